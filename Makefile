@@ -1,0 +1,62 @@
+# Everything a newcomer needs: `make run` (results), `make test` (checks), `make bench` (speed). Needs Python >= 3.11, make, git.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+CONFIG ?= configs/default.yaml
+CORES ?= all
+comma := ,
+VENV := .venv
+BIN := $(VENV)/bin
+
+# With a GPU the measurement rules need the driver bindings, and PyTorch for the kernels that live in its extensions.
+GPUS := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
+RUN_EXTRAS := kernels$(if $(filter-out 0,$(GPUS)),$(comma)gpu$(comma)torch)
+RUN_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(RUN_EXTRAS))
+TEST_STAMP := $(VENV)/.installed-dev-kernels
+
+.PHONY: help run test lint fmt bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 10
+
+$(BIN)/python:
+	@echo "==> creating $(VENV) with $(PYTHON)"
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 2; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	@echo "==> installing xtrace[$(RUN_EXTRAS)]"
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[$(RUN_EXTRAS)]'
+	@touch $@
+
+$(TEST_STAMP): pyproject.toml | $(BIN)/python
+	@echo "==> installing xtrace[dev,kernels]"
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[dev,kernels]'
+	@touch $@
+
+run: $(RUN_STAMP)  ## build kernels, splice, verify, compare, (measure,) report -> results/report.html
+	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
+
+lint: $(TEST_STAMP)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+
+test: lint  ## lint + all tests that this machine can run (gpu and slurm tests are skipped visibly)
+	XTRACE_REQUIRE=$${XTRACE_REQUIRE-golden,network} $(BIN)/pytest
+
+bench: $(RUN_STAMP)  ## time plan and splice on the FlashAttention-3 kernel, against their targets
+	$(BIN)/python workflow/scripts/benchmark.py
+
+fmt: $(TEST_STAMP)  ## format everything
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile workflow/rules
+
+clean:  ## remove fresh results, caches and the environment (results/recorded stays)
+	find results -mindepth 1 -maxdepth 1 ! -name recorded ! -name README.md -exec rm -rf {} +
+	rm -rf $(VENV) .cache .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
