@@ -1,0 +1,188 @@
+"""Raw sample documents (``xtrace/overhead-raw/1``) -> cells -> one summary row each.
+
+A block is never deleted for its times. It is voided only for facts about the machine that the harness recorded with it:
+the throttle reason changed, or the SM clock moved by more than 1 % inside the block. Voided blocks are counted.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xtrace.errors import BadInput
+from xtrace.stats.intervals import Equivalence, equivalence
+from xtrace.stats.paired import Comparison, compare, log_ratio
+
+__all__ = ["CELL_KEYS", "CONTROL_MARGIN", "SCHEMA", "Cell", "CellSummary", "group", "summarise", "voided"]
+
+SCHEMA = "xtrace/overhead-raw/1"
+CELL_KEYS = ("workload", "kernel", "shape", "dtype", "device", "tracer", "probes")
+CLOCK_TOLERANCE = 0.01  # relative move of the SM clock inside a block
+CONTROL_MARGIN = math.log1p(0.0075)  # the A/A' control must be shown to lie within +-0.75 %
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All process replicates of one unit of the overhead table."""
+
+    key: tuple[str, ...]  # values of CELL_KEYS
+    documents: tuple[Mapping[str, Any], ...]  # one a process, sorted by process number
+
+    @property
+    def names(self) -> dict[str, str]:
+        return dict(zip(CELL_KEYS, self.key, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class CellSummary:
+    """What the tables and plots show of a cell."""
+
+    cell: Cell
+    overhead: Comparison | None  # None: no block was left
+    control: Comparison | None  # the pristine bytes loaded twice
+    control_test: Equivalence | None
+    voided: int
+    median_a_ns: float
+    median_b_ns: float
+    checks: Mapping[str, Any]
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+
+def group(documents: Iterable[Mapping[str, Any]]) -> list[Cell]:
+    """Sort documents into cells.
+
+    Raises
+    ------
+    BadInput
+        XT7101: wrong schema, missing key, or the same process twice in one cell.
+    """
+    cells: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = {}
+    for number, document in enumerate(documents):
+        where = str(document.get("file", f"document {number}"))
+        if document.get("schema") != SCHEMA:
+            raise BadInput("XT7101", f"schema is {document.get('schema')!r}, expected {SCHEMA!r}", where=where)
+        try:
+            key = tuple(_text(document["cell"][name]) for name in CELL_KEYS)
+            process = int(document["process"])
+            blocks = document["blocks"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput("XT7101", f"not a raw sample document: {error!r}", where=where) from error
+        if not isinstance(blocks, list):
+            raise BadInput("XT7101", "blocks is not a list", where=where)
+        replicates = cells.setdefault(key, {})
+        if process in replicates:
+            raise BadInput("XT7101", f"process {process} appears twice in the cell {' / '.join(key)}", where=where)
+        replicates[process] = document
+    return [Cell(key, tuple(cells[key][p] for p in sorted(cells[key]))) for key in sorted(cells)]
+
+
+def _text(value: Any) -> str:
+    """A shape may be written as text or as a mapping of dimensions."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{k}={v}" for k, v in value.items())
+    return str(value)
+
+
+def voided(block: Mapping[str, Any]) -> bool:
+    """Whether recorded machine facts disqualify a block. Times are not looked at.
+
+    ``sm_clock_mhz`` and ``throttle`` may be one value (read once) or a list of readings around the block.
+    """
+    clocks = block.get("sm_clock_mhz")
+    if isinstance(clocks, Sequence) and not isinstance(clocks, str):
+        readings = [float(c) for c in clocks if c]
+        if readings and max(readings) > min(readings) * (1 + CLOCK_TOLERANCE):
+            return True
+    throttle = block.get("throttle")
+    return isinstance(throttle, Sequence) and not isinstance(throttle, str) and len(set(throttle)) > 1
+
+
+def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) -> CellSummary:
+    """Estimate overhead and control of a cell and collect everything that makes it doubtful."""
+    ratios: dict[str, list[list[float]]] = {"AB": [], "AA": []}
+    times: dict[str, list[float]] = {"A": [], "B": []}
+    total = void = 0
+    for document in cell.documents:
+        per_launch = 1 / max(int(document.get("launches_per_sample", 1)), 1)
+        kinds: dict[str, list[float]] = {"AB": [], "AA": []}
+        for block in document["blocks"]:
+            total += 1
+            if voided(block):
+                void += 1
+                continue
+            try:
+                kinds[block["kind"]].append(log_ratio(block["ns"], block["order"]))
+            except (KeyError, TypeError, ValueError) as error:
+                where = f"{' / '.join(cell.key)}, process {document['process']}"
+                raise BadInput("XT7102", f"bad block: {error}", where=where) from error
+            if block["kind"] == "AB":
+                for ns, letter in zip(block["ns"], block["order"], strict=True):
+                    times[letter].append(ns * per_launch)
+        for kind, values in kinds.items():
+            if values:
+                ratios[kind].append(values)
+    overhead = compare(ratios["AB"], alpha) if ratios["AB"] else None
+    control = compare(ratios["AA"], alpha) if ratios["AA"] else None
+    test = equivalence(control.thetas, margin) if control else None
+    checks = _checks(cell.documents)
+    return CellSummary(
+        cell=cell,
+        overhead=overhead,
+        control=control,
+        control_test=test,
+        voided=void,
+        median_a_ns=statistics.median(times["A"]) if times["A"] else math.nan,
+        median_b_ns=statistics.median(times["B"]) if times["B"] else math.nan,
+        checks=checks,
+        problems=tuple(_problems(overhead, control, test, void, total, checks)),
+    )
+
+
+def _checks(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Checks of all processes combined: a promise holds only if it held in every process that looked at it."""
+    merged: dict[str, Any] = {}
+    for document in documents:
+        for name, value in dict(document.get("checks") or {}).items():
+            if value is None:
+                continue
+            if isinstance(value, bool):
+                merged[name] = merged.get(name, True) and value
+            elif isinstance(value, int | float):
+                merged[name] = merged.get(name, 0) + value
+            else:
+                merged.setdefault(name, value)
+    return merged
+
+
+def _problems(
+    overhead: Comparison | None,
+    control: Comparison | None,
+    test: Equivalence | None,
+    void: int,
+    total: int,
+    checks: Mapping[str, Any],
+) -> Iterable[str]:
+    if overhead is None:
+        yield "no usable block"
+    if control is None or test is None:
+        yield "no A/A' control"
+    elif not test.holds:
+        yield f"A/A' control not shown to be within +-{100 * math.expm1(test.margin):.2f} %"
+    if void > 0.1 * total:
+        yield f"{void} of {total} blocks voided by machine facts"
+    if checks.get("bit_identical") is False:
+        yield "outputs differ from the original kernel's"
+    if checks.get("monotonic") is False:
+        yield "timestamps run backwards"
+    if checks.get("records_lost"):
+        yield f"{checks['records_lost']} records lost"
+    expected, emitted = checks.get("records_expected"), checks.get("records_emitted")
+    if expected is not None and emitted is not None and expected != emitted:
+        yield f"{emitted} records emitted, {expected} expected"
