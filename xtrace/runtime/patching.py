@@ -1,0 +1,94 @@
+"""Put the trace buffer's address and size into a traced image. Pure: bytes and a trace map in, bytes out."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xtrace.errors import BadInput
+
+__all__ = ["BufferTarget", "kernel_entry", "patch_image"]
+
+_U32 = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class BufferTarget:
+    """Where a kernel's warps write: device address of slot 0 and number of slots (the spill-over slot not counted)."""
+
+    address: int
+    slots: int
+
+    def words(self) -> dict[str, int]:
+        return {
+            "buffer_lo": self.address & 0xFFFFFFFF,
+            "buffer_hi": self.address >> 32,
+            "slot_count": self.slots,
+        }
+
+
+def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
+    """The map's entry of ``kernel`` (mangled or demangled name); ``BadInput`` XT5010 when there is none."""
+    if trace_map.get("schema") != "xtrace/map/1":
+        raise BadInput("XT5010", f"not a trace map: schema is {trace_map.get('schema')!r}", hint="pass OUT.map.json")
+    for entry in trace_map.get("kernels", ()):
+        if kernel in (entry.get("name"), entry.get("demangled")):
+            found: Mapping[str, Any] = entry
+            return found
+    names = ", ".join(str(e.get("name")) for e in trace_map.get("kernels", ()))
+    raise BadInput("XT5010", f"the trace map has no kernel {kernel!r}", hint=f"it has: {names[:300]}")
+
+
+def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str, BufferTarget]) -> bytes:
+    """A copy of ``image`` whose kernels named in ``targets`` write to these buffers.
+
+    Kernels of the map that are not in ``targets`` stay unpatched and write nothing.
+
+    Raises
+    ------
+    BadInput
+        XT5010: the image is not the one that the map describes, it is patched already, or a patch lies outside it.
+        XT5011: an address that is not a multiple of the slot stride, or a slot count that cannot be.
+    """
+    wanted = str(trace_map.get("output", {}).get("sha256", ""))
+    if hashlib.sha256(image).hexdigest() != wanted:
+        raise BadInput(
+            "XT5010",
+            "the image is not the one that the trace map describes (sha256 differs)",
+            hint="pass the unpatched output of xtrace splice and the map written beside it",
+        )
+    out = bytearray(image)
+    for name, target in targets.items():
+        entry = kernel_entry(trace_map, name)
+        _check_target(target, int(entry["slot"]["stride"]), name)
+        words = target.words()
+        missing = set(words)
+        for patch in entry["patches"]:
+            offset, value = int(patch["offset"]), str(patch["value"])
+            if value not in words:
+                raise BadInput("XT5010", f"unknown patch value {value!r}", where=name)
+            if not 0 <= offset <= len(out) - _U32.size:
+                raise BadInput("XT5010", f"patch offset {offset:#x} lies outside the image", where=name)
+            if _U32.unpack_from(out, offset)[0] != 0:
+                raise BadInput(
+                    "XT5010", f"the word at {offset:#x} is not zero", where=name, hint="is it patched twice?"
+                )
+            _U32.pack_into(out, offset, words[value])
+            missing.discard(value)
+        if missing:
+            raise BadInput("XT5010", f"the trace map has no patch for {', '.join(sorted(missing))}", where=name)
+    return bytes(out)
+
+
+def _check_target(target: BufferTarget, stride: int, name: str) -> None:
+    if stride <= 0:
+        raise BadInput("XT5010", f"slot stride {stride} in the trace map", where=name)
+    if target.address <= 0 or target.address >> 64 or target.address % stride:
+        raise BadInput(
+            "XT5011", f"buffer address {target.address:#x} is not a multiple of the slot stride {stride}", where=name
+        )
+    if not 0 < target.slots < 1 << 31 or (target.address + (target.slots + 1) * stride) >> 64:
+        raise BadInput("XT5011", f"slot count {target.slots} is out of range", where=name)

@@ -1,0 +1,198 @@
+"""A make-believe device: memory, a virtual clock and kernels that are Python functions.
+
+All control flow of launching, checking and timing runs on it in the tests, failures included. It makes no claim about
+the speed or the behaviour of real kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xtrace.errors import BadInput, XtraceError
+from xtrace.runtime.buffers import HEADER, SlotLayout
+from xtrace.runtime.device import DeviceInfo, LaunchConfig, Telemetry
+from xtrace.runtime.failures import driver_error
+from xtrace.runtime.params import PackedParams, pack
+
+__all__ = ["Behaviour", "SimulatedDevice", "WarpTrace", "patched_words", "simulated_image", "write_trace"]
+
+MAGIC = b"SIMULATED\0"
+_PATCH_AT = len(MAGIC)  # three u32 words: buffer_lo, buffer_hi, slot_count
+INFO = DeviceInfo(
+    name="Simulated GPU",
+    uuid="GPU-00000000-0000-0000-0000-000000000000",
+    driver="0.0",
+    cuda="13.0",
+    arch="sm_90",
+    multiprocessors=4,
+    l2_bytes=1 << 16,
+    memory_bytes=1 << 30,
+    max_shared_bytes=232448,
+    clock_khz=1_000_000,
+)
+Behaviour = Callable[["SimulatedDevice", bytes, LaunchConfig, PackedParams], float]
+"""What a kernel does: may change device memory; returns its duration in ns."""
+
+
+def simulated_image(kernel: str, content: str = "") -> bytes:
+    """An image with one kernel; ``content`` makes images differ. Patch words at offsets 10, 14 and 18."""
+    return MAGIC + bytes(12) + json.dumps({"kernel": kernel, "content": content}).encode()
+
+
+def patched_words(image: bytes) -> tuple[int, int]:
+    """Buffer address and slot count in a simulated image; (0, 0) when unpatched."""
+    low, high, slots = struct.unpack_from("<III", image, _PATCH_AT)
+    return high << 32 | low, slots
+
+
+@dataclass
+class WarpTrace:
+    """Records of one warp: ``(clock, site)`` in order, and its header values."""
+
+    records: Sequence[tuple[int, int]]
+    sm: int = 0
+    t_entry_ns: int = 1_000
+    t_exit_ns: int = 2_000
+    clock_entry: int = 100
+    clock_exit: int = 100_000
+
+
+def write_trace(
+    device: SimulatedDevice, address: int, slots: int, layout: SlotLayout, warps: Sequence[WarpTrace]
+) -> None:
+    """Write what traced warps would (layout of docs/decisions/0001); warps beyond ``slots`` share the last slot."""
+    for number, warp in enumerate(warps):
+        base = address + min(number, slots) * layout.stride
+        for n, (clock, site) in enumerate(warp.records):
+            device.poke(base + 8 * n % layout.ring, struct.pack("<II", clock & 0xFFFFFFFF, site))
+        header = np.zeros(1, HEADER)
+        header["t_entry_ns"], header["clock_entry"] = warp.t_entry_ns, warp.clock_entry
+        header["t_exit_ns"], header["clock_exit"] = warp.t_exit_ns, warp.clock_exit
+        header["smid"], header["emitted_bytes"] = warp.sm, 8 * len(warp.records)
+        device.poke(base + layout.header, header.tobytes())
+
+
+class SimulatedEvent:
+    def __init__(self, device: SimulatedDevice) -> None:
+        self._device = device
+        self.time_ns: float | None = None
+
+    def record(self) -> None:
+        self.time_ns = self._device.now_ns
+
+    def done(self) -> bool:
+        return self.time_ns is not None
+
+
+@dataclass
+class SimulatedKernel:
+    device: SimulatedDevice
+    image: bytes
+    name: str
+
+    def prepare(self, params: Sequence[tuple[str, int | float]]) -> PackedParams:
+        return pack(params)
+
+    def launch(self, config: LaunchConfig, prepared: PackedParams) -> None:
+        self.device.launches.append((self.name, self.image, config))
+        if config.shared > self.device.info.max_shared_bytes:
+            raise driver_error(1, "CUDA_ERROR_INVALID_VALUE", "launching", self.name)
+        self.device.now_ns += self.device.behaviours[self.name](self.device, self.image, config, prepared)
+
+
+@dataclass
+class SimulatedModule:
+    device: SimulatedDevice
+    image: bytes
+
+    def kernel(self, name: str) -> SimulatedKernel:
+        meta = json.loads(self.image[_PATCH_AT + 12 :])
+        if name != meta["kernel"] or name not in self.device.behaviours:
+            raise driver_error(500, "CUDA_ERROR_NOT_FOUND", "looking up the kernel", name)
+        return SimulatedKernel(self.device, self.image, name)
+
+    def unload(self) -> None:
+        self.device.unloads += 1
+
+
+@dataclass
+class SimulatedDevice:
+    """See the module. ``behaviours`` maps kernel names to functions; ``hung`` makes synchronisation time out."""
+
+    behaviours: dict[str, Behaviour] = field(default_factory=dict)
+    info: DeviceInfo = INFO
+    now_ns: float = 0.0
+    hung: bool = False
+    failed: int = 0  # a driver code to report at the next synchronisation
+    readings: Sequence[Telemetry] = (Telemetry(1980, 40, 300.0, "none"),)
+    launches: list[tuple[str, bytes, LaunchConfig]] = field(default_factory=list)
+    unloads: int = 0
+    _memory: dict[int, bytearray] = field(default_factory=dict)
+    _next: int = 0x7F0000000200
+    _reads: int = 0
+
+    def _find(self, address: int, size: int) -> tuple[bytearray, int]:
+        for base, data in self._memory.items():
+            if base <= address and address + size <= base + len(data):
+                return data, address - base
+        raise driver_error(700, "CUDA_ERROR_ILLEGAL_ADDRESS", f"accessing {size} bytes at {address:#x}")
+
+    def poke(self, address: int, data: bytes) -> None:
+        memory, at = self._find(address, len(data))
+        memory[at : at + len(data)] = data
+
+    def allocate(self, size: int) -> int:
+        if size <= 0:
+            raise BadInput("XT5042", f"cannot allocate {size} bytes")
+        if sum(map(len, self._memory.values())) + size > self.info.memory_bytes:
+            raise driver_error(2, "CUDA_ERROR_OUT_OF_MEMORY", f"allocating {size} bytes")
+        address = self._next
+        self._next += (size // 512 + 3) * 512
+        self._memory[address] = bytearray(b"\xcd" * size)  # fresh device memory holds anything
+        return address
+
+    def free(self, address: int) -> None:
+        if self._memory.pop(address, None) is None:
+            raise driver_error(1, "CUDA_ERROR_INVALID_VALUE", "freeing device memory")
+
+    def fill(self, address: int, size: int, byte: int) -> None:
+        memory, at = self._find(address, size)
+        memory[at : at + size] = bytes([byte]) * size
+        self.now_ns += size / 1000
+
+    def upload(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        self.poke(address, bytes(data))
+
+    def download(self, address: int, size: int) -> bytes:
+        memory, at = self._find(address, size)
+        return bytes(memory[at : at + size])
+
+    def download_rows(self, address: int, pitch: int, width: int, rows: int) -> bytes:
+        return b"".join(self.download(address + i * pitch, width) for i in range(rows))
+
+    def load(self, image: bytes) -> SimulatedModule:
+        if not image.startswith(MAGIC):
+            raise driver_error(200, "CUDA_ERROR_INVALID_IMAGE", f"loading an image of {len(image)} bytes")
+        return SimulatedModule(self, image)
+
+    def event(self) -> SimulatedEvent:
+        return SimulatedEvent(self)
+
+    def elapsed_ns(self, start: Any, end: Any) -> float:
+        return float(end.time_ns - start.time_ns)
+
+    def synchronize(self, timeout_s: float = 60.0) -> None:
+        if self.hung:
+            raise XtraceError("XT5007", f"the device did not finish within {timeout_s:.0f} s", where=self.info.name)
+        if self.failed:
+            raise driver_error(self.failed, "CUDA_ERROR_SIMULATED", "waiting for the device")
+
+    def telemetry(self) -> Telemetry:
+        self._reads += 1
+        return self.readings[(self._reads - 1) % len(self.readings)]

@@ -1,0 +1,218 @@
+"""The timing protocol PAIRED: interleaved blocks of original and traced launches, with an A/A' control.
+
+One process is one replicate. Blocks run A B B A or B A A B (drawn at random), mixed with control blocks in which B is
+A', the original bytes loaded a second time. Before every timed launch the L2 cache is overwritten. Nothing is thrown
+away and nothing is estimated here: the result is the list of raw samples (:mod:`xtrace.stats` does the rest).
+Method and its simulation: facts on overhead statistics of this project, summarised in the workflow's report.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from xtrace.errors import BadInput
+from xtrace.runtime.device import Device, Telemetry
+
+__all__ = ["Arm", "PairedOptions", "PairedResult", "run_paired", "warm_up"]
+
+ORDERS = ("ABBA", "BAAB")
+
+
+class Arm(Protocol):
+    """One way to run the workload: ``launch(i)`` enqueues one launch on buffer set ``i`` modulo their number."""
+
+    def launch(self, index: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class PairedOptions:
+    """Knobs of a replicate. Times are nanoseconds unless the name says otherwise."""
+
+    blocks: int = 20
+    control_blocks: int = 8
+    flush_factor: float = 2.0  # times the L2 size that is written before a launch
+    short_ns: float = 50_000.0  # kernels faster than this are timed in groups
+    group_ns: float = 200_000.0  # a group lasts at least this long
+    max_group: int = 1000
+    drift: float = 0.005  # warm-up ends when two medians over 20 blocks differ by less
+    warm_up_s: float = 10.0  # ... or after this many seconds
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1 or self.control_blocks < 0 or not 1 <= self.max_group <= 100_000:
+            raise BadInput("XT5043", f"{self.blocks} blocks, {self.control_blocks} control blocks")
+
+
+@dataclass
+class PairedResult:
+    """Raw samples of one cell in one process. ``ns`` of a sample covers ``launches_per_sample`` launches."""
+
+    launches_per_sample: int
+    flush_bytes: int
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    warm_up_launches: int = 0
+    warm_up_settled: bool = False
+    late: int = 0  # samples whose launch reached the device after the flush had ended
+    host_ns: float = 0.0  # the host's time to enqueue one sample
+
+
+class _Flusher:
+    """Memory that is overwritten before each timed launch; long enough to hide the host's time to enqueue it."""
+
+    def __init__(self, device: Device, factor: float) -> None:
+        self._device = device
+        self.size = max(int(factor * device.info.l2_bytes), 1 << 16) // 4 * 4
+        self._address = device.allocate(self.size)
+        self.repeats = 1
+        self._byte = 0
+
+    def run(self) -> None:
+        for _ in range(self.repeats):
+            self._byte = (self._byte + 1) & 0xFF
+            self._device.fill(self._address, self.size, self._byte)
+
+    def free(self) -> None:
+        self._device.free(self._address)
+
+
+class _Sampler:
+    """Enqueues timed samples; reads them after the block."""
+
+    def __init__(self, device: Device, flusher: _Flusher, group: int) -> None:
+        self._device = device
+        self._flusher = flusher
+        self.group = group
+        self._events = [(device.event(), device.event()) for _ in range(4)]
+        self._next = 0
+        self.late = 0
+
+    def enqueue(self, slot: int, arm: Arm) -> None:
+        start, end = self._events[slot]
+        self._flusher.run()
+        start.record()
+        arm.launch(self._next)
+        late = start.done()  # the flush is over and the device waited for us: the sample contains host time
+        for i in range(1, self.group):
+            arm.launch(self._next + i)
+        end.record()
+        self.late += int(late)
+
+    def collect(self, timeout_s: float) -> list[float]:
+        self._device.synchronize(timeout_s)
+        self._next += self.group  # only between blocks: all samples of a block see the same buffer sets
+        return [self._device.elapsed_ns(start, end) for start, end in self._events]
+
+
+def _block(
+    device: Device, sampler: _Sampler, arms: Mapping[str, Arm], order: str, timeout_s: float
+) -> tuple[list[float], list[Telemetry]]:
+    """One block of four samples, enqueued without waiting, so that the device stays busy inside it."""
+    readings = []
+    for slot, letter in enumerate(order):
+        sampler.enqueue(slot, arms[letter])
+        if slot in (1, 3):  # while the device works (an idle clock says nothing) and symmetric in both orders
+            readings.append(device.telemetry())
+    return sampler.collect(timeout_s), readings
+
+
+def warm_up(device: Device, sampler: Any, arms: Sequence[Arm], options: PairedOptions) -> tuple[int, bool]:
+    """Run until two successive medians over 20 blocks agree, or time is up; returns launches and whether it settled."""
+    deadline = time.monotonic() + options.warm_up_s
+    previous, launches = None, 0
+    while True:
+        times: list[float] = []
+        for block in range(20):
+            arm = arms[block % len(arms)]
+            for slot in range(4):
+                sampler.enqueue(slot, arm)
+            times += sampler.collect(options.timeout_s)
+            launches += 4 * sampler.group
+            if time.monotonic() > deadline:
+                return launches, False
+        median = statistics.median(times)
+        if previous is not None and abs(median - previous) <= options.drift * previous:
+            return launches, True
+        previous = median
+
+
+def _group_size(device: Device, arm: Arm, options: PairedOptions) -> int:
+    """Launches per sample: 1, or for a short kernel enough for ``group_ns``."""
+    start, end = device.event(), device.event()
+    times = []
+    for i in range(10):
+        start.record()
+        arm.launch(i)
+        end.record()
+        device.synchronize(options.timeout_s)
+        times.append(device.elapsed_ns(start, end))
+    shortest = max(min(times), 1.0)
+    if shortest >= options.short_ns:
+        return 1
+    return max(1, min(options.max_group, -(-int(options.group_ns) // int(shortest))))
+
+
+def _hide_host_time(device: Device, flusher: _Flusher, sampler: _Sampler, arm: Arm, timeout_s: float) -> float:
+    """Repeat the flush until it outlasts the host's work for one launch (at most 16 times); returns host ns a sample."""
+    start, end = device.event(), device.event()
+    start.record()
+    flusher.run()
+    end.record()
+    device.synchronize(timeout_s)
+    flush_ns = max(device.elapsed_ns(start, end), 1.0)
+    host = []
+    for _ in range(5):
+        begin = time.perf_counter_ns()
+        sampler.enqueue(0, arm)
+        host.append(time.perf_counter_ns() - begin)
+        device.synchronize(timeout_s)
+    # Only the first launch of a group must find the device busy: the later ones queue up behind it.
+    flusher.repeats = max(1, min(16, int(1.5 * statistics.median(host) / flush_ns / sampler.group) + 1))
+    sampler.late = 0
+    return statistics.median(host)
+
+
+def run_paired(
+    device: Device, original: Arm, again: Arm, traced: Arm, rng: random.Random, options: PairedOptions
+) -> PairedResult:
+    """Time one cell: ``original`` (A), the same bytes loaded ``again`` (A'), and ``traced`` (B), on the same buffers.
+
+    Raises the device's errors; a launch that never ends is XT5007.
+    """
+    for arm in (original, again, traced):  # loads the code, grows what the driver grows at first use
+        arm.launch(0)
+    device.synchronize(options.timeout_s)
+    flusher = _Flusher(device, options.flush_factor)
+    try:
+        sampler = _Sampler(device, flusher, _group_size(device, original, options))
+        host_ns = _hide_host_time(device, flusher, sampler, original, options.timeout_s)
+        launches, settled = warm_up(device, sampler, (original, again, traced), options)
+        sampler.late = 0
+        result = PairedResult(sampler.group, flusher.size * flusher.repeats, [], launches, settled, host_ns=host_ns)
+        kinds = ["AB"] * options.blocks + ["AA"] * options.control_blocks
+        rng.shuffle(kinds)
+        for kind in kinds:
+            order = rng.choice(ORDERS)
+            arms = {"A": original, "B": traced if kind == "AB" else again}
+            ns, readings = _block(device, sampler, arms, order, options.timeout_s)
+            result.blocks.append(_describe(kind, order, ns, readings))
+        result.late = sampler.late
+        return result
+    finally:
+        flusher.free()
+
+
+def _describe(kind: str, order: str, ns: list[float], readings: list[Telemetry]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "order": order,
+        "ns": [round(t, 1) for t in ns],
+        "sm_clock_mhz": [r.sm_clock_mhz for r in readings],
+        "temperature_c": readings[-1].temperature_c,
+        "power_w": readings[-1].power_w,
+        "throttle": [r.throttle for r in readings],
+    }
