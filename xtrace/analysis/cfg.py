@@ -1,0 +1,152 @@
+"""Control-flow graph of one kernel: instruction successors and basic blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xtrace.errors import Refused
+from xtrace.isa.model import Flow, Instruction
+
+__all__ = ["Block", "ControlFlow", "build_cfg"]
+
+_BARRIER = re.compile(r"\bB(\d+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions ``first`` to ``last`` (indices, inclusive) that run as one piece."""
+
+    number: int
+    first: int
+    last: int
+    successors: tuple[int, ...]
+    predecessors: tuple[int, ...]
+
+    @property
+    def indices(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True)
+class ControlFlow:
+    """Successors by instruction index, and the same as blocks. Block 0 is the entry."""
+
+    instructions: tuple[Instruction, ...]
+    successors: tuple[tuple[int, ...], ...]
+    predecessors: tuple[tuple[int, ...], ...]
+    blocks: tuple[Block, ...]
+    block_of: tuple[int, ...]
+    reachable: frozenset[int]  # block numbers reachable from the entry
+
+
+def _reconvergence_targets(instructions: Sequence[Instruction]) -> dict[str, list[int]]:
+    """Per convergence barrier, where a BSYNC on it may continue: the addresses its BSSYs name."""
+    targets: dict[str, list[int]] = {}
+    for ins in instructions:
+        if ins.base == "BSSY" and ins.target is not None and (m := _BARRIER.search(ins.text.split("BSSY", 1)[1])):
+            targets.setdefault(m[1], []).append(ins.target)
+    return targets
+
+
+def _instruction_successors(
+    instructions: Sequence[Instruction], indirect: Mapping[int, Sequence[int]], where: str
+) -> list[tuple[int, ...]]:
+    by_pc = {ins.pc: ins.index for ins in instructions}
+    returns = [ins.index + 1 for ins in instructions if ins.flow is Flow.CALL]
+    converge = _reconvergence_targets(instructions)
+    result: list[tuple[int, ...]] = []
+    for ins in instructions:
+        out: list[int] = []
+        targets: list[int] = [] if ins.target is None else [ins.target]
+        if ins.never:
+            out.append(ins.index + 1)
+            targets = []
+        elif ins.flow is Flow.RETURN:
+            out += returns
+        elif ins.flow is Flow.INDIRECT:
+            if ins.pc not in indirect:
+                raise Refused(
+                    "XT3001",
+                    f"jump through a register without a known target list: {ins.text}",
+                    where=f"{where} pc 0x{ins.pc:x}",
+                    hint="the image has no INDIRECT_BRANCH_TARGETS entry for it, so its control flow is unknown",
+                )
+            targets = list(indirect[ins.pc])
+        elif ins.base == "BSYNC" and (m := _BARRIER.search(ins.text.split("BSYNC", 1)[1])):
+            targets = converge.get(m[1], [])
+        elif ins.base == "BSSY":
+            targets = []
+        if ins.falls_through and not ins.never:
+            out.append(ins.index + 1)
+        for target in targets:
+            if target not in by_pc:
+                raise Refused(
+                    "XT3002",
+                    f"control flow leaves the kernel's code: {ins.text}",
+                    where=f"{where} pc 0x{ins.pc:x}",
+                    hint="code that branches outside its own section cannot be followed",
+                )
+            out.append(by_pc[target])
+        result.append(tuple(dict.fromkeys(k for k in out if k < len(instructions))))
+    return result
+
+
+def build_cfg(
+    instructions: tuple[Instruction, ...],
+    *,
+    indirect: Mapping[int, Sequence[int]] | None = None,
+    where: str = "",
+) -> ControlFlow:
+    """Build the graph.
+
+    Parameters
+    ----------
+    indirect
+        Possible targets (byte offsets) of each register jump, from the image's own table.
+
+    Raises
+    ------
+    Refused
+        XT3001/XT3002 when the control flow cannot be known for certain.
+    """
+    succ = _instruction_successors(instructions, indirect or {}, where)
+    pred: list[list[int]] = [[] for _ in instructions]
+    leaders = {0}
+    for i, out in enumerate(succ):
+        for k in out:
+            pred[k].append(i)
+        if out != (i + 1,) or instructions[i].flow not in (Flow.FALL, Flow.PUSH):  # a guarded EXIT ends a block too
+            leaders.update(out)
+            leaders.add(i + 1)
+    for ins in instructions:
+        if ins.target is not None and ins.flow is Flow.PUSH:
+            index = ins.target // ins.size
+            if index < len(instructions):
+                leaders.add(index)
+    starts = sorted(k for k in leaders if k < len(instructions))
+    ends = [*(s - 1 for s in starts[1:]), len(instructions) - 1] if starts else []
+    block_of = [0] * len(instructions)
+    for number, (first, last) in enumerate(zip(starts, ends, strict=True)):
+        block_of[first : last + 1] = [number] * (last + 1 - first)
+    blocks = tuple(
+        Block(
+            n,
+            first,
+            last,
+            tuple(dict.fromkeys(block_of[k] for k in succ[last])),
+            tuple(dict.fromkeys(block_of[k] for k in pred[first])),
+        )
+        for n, (first, last) in enumerate(zip(starts, ends, strict=True))
+    )
+    seen: set[int] = set()
+    stack = [0] if blocks else []
+    while stack:
+        b = stack.pop()
+        if b not in seen:
+            seen.add(b)
+            stack += blocks[b].successors
+    return ControlFlow(
+        instructions, tuple(succ), tuple(tuple(x) for x in pred), blocks, tuple(block_of), frozenset(seen)
+    )

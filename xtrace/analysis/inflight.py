@@ -1,0 +1,156 @@
+"""Registers that hardware still reads or writes behind the program's back.
+
+A register that is dead by data flow is still not free while
+
+* the matrix unit owns it (WGMMA operands, until the group's wait; facts/sass.md 6.2),
+* a WGMMA in the same fence window will touch it (the dependency is taken at WARPGROUP.ARRIVE),
+* a load has yet to write it or a store has yet to read it (until the scoreboard's wait; 6.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xtrace.isa.model import Instruction, Latency
+
+from .cfg import ControlFlow
+
+__all__ = ["InFlight", "inflight"]
+
+_MAX_GROUPS = 8  # older groups are merged into the oldest: more ownership, never less
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """State before each instruction, before that instruction's own wait mask has acted."""
+
+    busy: tuple[int, ...]  # registers not to be written (owned, in a fence window, or pending)
+    claimed: tuple[int, ...]  # bit k: the kernel may have claims outstanding on scoreboard k
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    claimed: int
+    writes: tuple[int, ...]  # per scoreboard: registers a claim still has to write
+    reads: tuple[int, ...]  # per scoreboard: registers a claim still has to read
+    unprotected: int  # read by a memory operation that claims no scoreboard
+    open_group: int  # matrix operands issued since the last commit
+    groups: tuple[int, ...]  # committed groups, newest first
+
+    def merge(self, other: _State) -> _State:
+        n = max(len(self.groups), len(other.groups))
+        mine = self.groups + (0,) * (n - len(self.groups))
+        its = other.groups + (0,) * (n - len(other.groups))
+        return _State(
+            self.claimed | other.claimed,
+            tuple(a | b for a, b in zip(self.writes, other.writes, strict=True)),
+            tuple(a | b for a, b in zip(self.reads, other.reads, strict=True)),
+            self.unprotected | other.unprotected,
+            self.open_group | other.open_group,
+            tuple(a | b for a, b in zip(mine, its, strict=True)),
+        )
+
+    @property
+    def busy(self) -> int:
+        bits = self.unprotected | self.open_group
+        for part in (self.writes, self.reads, self.groups):
+            for mask in part:
+                bits |= mask
+        return bits
+
+
+def _pending_groups(ins: Instruction) -> int:
+    for tag in ins.tags:
+        if tag.startswith("pending="):
+            return int(tag[8:])
+    return 0
+
+
+def _step(s: _State, ins: Instruction) -> _State:
+    control = ins.control
+    claimed, writes, reads = s.claimed, list(s.writes), list(s.reads)
+    unprotected, open_group, groups = s.unprotected, s.open_group, s.groups
+    wait = control.wait_mask
+    for k in range(len(writes)):
+        if wait >> k & 1:
+            writes[k] = reads[k] = 0
+    claimed &= ~wait
+    if ins.latency is Latency.ASYNC_MATRIX:
+        open_group |= ins.reads | ins.writes
+    if "matrix_commit" in ins.tags:
+        groups = (open_group, *groups)
+        if len(groups) > _MAX_GROUPS:
+            groups = (*groups[: _MAX_GROUPS - 1], groups[_MAX_GROUPS - 1] | groups[_MAX_GROUPS])
+        open_group = 0
+    if "matrix_wait" in ins.tags and not ins.guard:
+        groups = groups[: _pending_groups(ins)]
+    touched = ins.writes if not ins.opaque else 0
+    unprotected &= ~touched  # the kernel's own write shows that the reader is done
+    if control.write_sb is not None:
+        k = control.write_sb
+        claimed |= 1 << k
+        writes[k] |= ins.writes
+        if control.read_sb is None:
+            reads[k] |= ins.reads
+    if control.read_sb is not None:
+        claimed |= 1 << control.read_sb
+        reads[control.read_sb] |= ins.reads
+    if "memory" in ins.tags and control.read_sb is None and control.write_sb is None:
+        unprotected |= ins.reads
+    return _State(claimed, tuple(writes), tuple(reads), unprotected, open_group, groups)
+
+
+def _fence_windows(cfg: ControlFlow) -> list[int]:
+    """Backward: registers that a matrix operation touches before the next fence is passed (going back)."""
+    ins = cfg.instructions
+    into = [0] * len(cfg.blocks)
+    before = [0] * len(ins)
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(cfg.blocks):
+            bits = 0
+            for s in block.successors:
+                bits |= into[s]
+            for i in reversed(block.indices):
+                if "matrix_fence" in ins[i].tags:
+                    bits = 0
+                elif ins[i].latency is Latency.ASYNC_MATRIX:
+                    bits |= ins[i].reads | ins[i].writes
+                before[i] = bits
+            if bits != into[block.number]:
+                into[block.number] = bits
+                changed = True
+    return before
+
+
+def inflight(cfg: ControlFlow, scoreboards: int) -> InFlight:
+    """Forward may-analysis over all paths from the entry."""
+    ins = cfg.instructions
+    zero = (0,) * scoreboards
+    start: dict[int, _State] = {0: _State(0, zero, zero, 0, 0, ())}
+    work = [0]
+    while work:
+        n = work.pop()
+        state = start[n]
+        for i in cfg.blocks[n].indices:
+            state = _step(state, ins[i])
+        for s in cfg.blocks[n].successors:
+            old = start.get(s)
+            new = state if old is None else old.merge(state)
+            if new != old:
+                start[s] = new
+                if s not in work:
+                    work.append(s)
+    fence = _fence_windows(cfg)
+    busy = [0] * len(ins)
+    claimed = [0] * len(ins)
+    for block in cfg.blocks:
+        if block.number not in start:
+            continue
+        state = start[block.number]
+        for i in block.indices:
+            busy[i] = state.busy | fence[i]
+            claimed[i] = state.claimed
+            state = _step(state, ins[i])
+    return InFlight(tuple(busy), tuple(claimed))

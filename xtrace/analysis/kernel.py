@@ -1,0 +1,148 @@
+"""Everything the planner asks about one kernel, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from xtrace.image import Image, Kernel
+from xtrace.isa import for_arch
+from xtrace.isa.model import Instruction
+from xtrace.isa.protocol import Isa
+
+from .budget import register_caps
+from .cfg import ControlFlow, build_cfg
+from .inflight import InFlight, inflight
+from .liveness import Liveness, liveness
+from .loops import Loop, find_loops
+from .occupancy import SM90, register_slack
+
+__all__ = ["KernelAnalysis", "analyse", "analyse_all"]
+
+_EIATTR_INDIRECT_BRANCH_TARGETS = 0x34
+
+
+@dataclass(frozen=True)
+class KernelAnalysis:
+    """Lazily computed views of one kernel. All tuples are indexed by instruction."""
+
+    kernel: Kernel
+    isa: Isa
+    instructions: tuple[Instruction, ...]
+    where: str
+
+    @cached_property
+    def cfg(self) -> ControlFlow:
+        return build_cfg(self.instructions, indirect=_indirect_targets(self.kernel), where=self.where)
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        return liveness(self.cfg)
+
+    @cached_property
+    def inflight(self) -> InFlight:
+        return inflight(self.cfg, self.isa.scoreboards)
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        return find_loops(self.cfg)
+
+    @cached_property
+    def caps(self) -> tuple[int, ...]:
+        return register_caps(self.cfg, self.loops, self.isa, self.kernel.registers)
+
+    @cached_property
+    def named(self) -> int:
+        """Registers that any instruction reads or writes, implicit widths included (opaque ones left out)."""
+        bits = 0
+        for ins in self.instructions:
+            if not ins.opaque:
+                bits |= ins.reads | ins.writes
+        return bits
+
+    @cached_property
+    def moves_registers(self) -> bool:
+        """Whether warp roles trade registers at run time (setmaxnreg)."""
+        return any(self.isa.max_registers(ins) is not None for ins in self.instructions)
+
+    @cached_property
+    def register_slack(self) -> int:
+        """Highest register count at unchanged occupancy; the count itself where roles trade registers."""
+        if self.moves_registers:
+            return self.kernel.registers
+        required = self.kernel.required_threads
+        threads = required[0] * required[1] * required[2] if required else self.kernel.max_threads
+        return register_slack(self.kernel.registers, threads, SM90)
+
+    @property
+    def free_uniform(self) -> list[int]:
+        """Uniform registers that the kernel never names."""
+        uniform = self.isa.layout["UR"]
+        return list(self.isa.layout.numbers("UR", uniform.mask & ~self.named))
+
+    def loop_of(self, index: int) -> Loop | None:
+        """Innermost loop around an instruction."""
+        block = self.cfg.block_of[index]
+        around = [x for x in self.loops if block in x.blocks]
+        return max(around, key=lambda x: x.depth) if around else None
+
+    def reachable(self, index: int) -> bool:
+        return self.cfg.block_of[index] in self.cfg.reachable
+
+    def recently_used(self, index: int, cycles: int = 32) -> int:
+        """Registers that instructions issued less than ``cycles`` before ``index`` read or write, on any path.
+
+        Fixed-latency results and late operand reads are not signalled, only counted: a probe keeps away from
+        registers that could still be on their way.
+        """
+        bits = 0
+        best: dict[int, int] = {}
+        stack = [(p, cycles) for p in self.cfg.predecessors[index]]
+        while stack:
+            i, left = stack.pop()
+            if best.get(i, 0) >= left:
+                continue
+            best[i] = left
+            ins = self.instructions[i]
+            bits |= ins.reads | ins.writes if not ins.opaque else 0
+            left -= max(ins.control.stall, 1)
+            if left > 0:
+                stack += [(p, left) for p in self.cfg.predecessors[i]]
+        return bits
+
+
+def _indirect_targets(kernel: Kernel) -> Mapping[int, Sequence[int]]:
+    """Parse INDIRECT_BRANCH_TARGETS: per BRX {u32 offset, u32 0, u32 n, u32 target[n]} (facts/sass.md 4.5)."""
+    out: dict[int, list[int]] = {}
+    for record in kernel.info:
+        if record.attr != _EIATTR_INDIRECT_BRANCH_TARGETS:
+            continue
+        words = [int.from_bytes(record.payload[k : k + 4], "little") for k in range(0, len(record.payload) // 4 * 4, 4)]
+        at = 0
+        while at + 3 <= len(words):
+            pc, _, count = words[at : at + 3]
+            out[pc] = words[at + 3 : at + 3 + count]
+            at += 3 + count
+    return out
+
+
+def analyse(image: Image, kernel: Kernel) -> KernelAnalysis:
+    """Decode one kernel and wrap it for analysis."""
+    return analyse_all(image, [kernel])[0]
+
+
+def analyse_all(image: Image, kernels: Sequence[Kernel]) -> list[KernelAnalysis]:
+    """Decode several kernels of one image.
+
+    Raises
+    ------
+    Unsupported, BadInput, MissingTool
+        From :mod:`xtrace.isa`, with the kernel's name.
+    """
+    isa = for_arch(image.arch)
+    result = []
+    for kernel in kernels:
+        where = f"{image.name}: {kernel.demangled or kernel.name}"
+        result.append(KernelAnalysis(kernel, isa, tuple(isa.decode(kernel.text, where=where)), where))
+    return result

@@ -1,0 +1,49 @@
+"""Options that several subcommands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xtrace.image import Image, Kernel, load
+
+__all__ = ["kernel_option", "load_selection", "probes_option", "records_option"]
+
+kernel_option = click.option(
+    "--kernel",
+    "kernel",
+    default="*",
+    show_default=True,
+    metavar="GLOB",
+    help="Kernels to take, by mangled or demangled name.",
+)
+probes_option = click.option(
+    "--probes",
+    required=True,
+    metavar="SPEC",
+    help="What to trace: a trace set (sche, pp) or selectors (entry, exit, op:GLOB, after:op:GLOB, pc:0xN, "
+    "block, loop), separated by commas.",
+)
+records_option: Callable[[Any], Any] = click.option(
+    "--records",
+    type=int,
+    default=4096,
+    show_default=True,
+    metavar="N",
+    help="Records that each warp's ring holds (a power of two); the newest are kept.",
+)
+
+
+def load_selection(path: Path, glob: str) -> tuple[Image, list[Kernel]]:
+    """The image and its chosen kernels.
+
+    Raises
+    ------
+    BadInput
+        Not an image, or no kernel matches.
+    """
+    image = load(path)
+    return image, list(image.select(glob))

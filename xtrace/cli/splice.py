@@ -1,0 +1,69 @@
+"""``xtrace splice``: write the traced image and its map."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from xtrace.errors import BadInput
+from xtrace.files import write_atomic
+from xtrace.splice import Options, apply, plan
+
+from ._selection import kernel_option, load_selection, probes_option, records_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  xtrace splice attention.cubin --probes pp -o traced.cubin
+  xtrace splice fa3.cubin --kernel '*' --probes sche -o fa3.traced.cubin --json
+"""
+)
+@click.argument("image", type=click.Path(path_type=Path))
+@kernel_option
+@probes_option
+@records_option
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Traced image; OUTPUT.map.json is written beside it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON document.")
+def command(image: Path, kernel: str, probes: str, records: int, output: Path, as_json: bool) -> None:
+    """Write a copy of IMAGE with probes in it, and its trace map."""
+    if output.exists() and image.exists() and output.samefile(image):
+        raise BadInput("XT3040", "the output would overwrite the input", where=str(output), hint="choose another -o")
+    loaded, kernels = load_selection(image, kernel)
+    result = apply(plan(loaded, kernels, probes, Options(records)))
+    map_path = output.with_name(output.name + ".map.json")
+    write_atomic(map_path, json.dumps(result.map, indent=1) + "\n")
+    write_atomic(output, result.data)
+    summary = {
+        "output": str(output),
+        "map": str(map_path),
+        "bytes": len(result.data),
+        "kernels": [
+            {
+                "name": k["name"],
+                "placed": len(k["sites"]),
+                "refused": len(k["refused"]),
+                "instructions": k["instructions"],
+            }
+            for k in result.map["kernels"]
+        ],
+    }
+    if as_json:
+        click.echo(json.dumps(summary, indent=1))
+        return
+    console = Console(highlight=False)
+    for k in result.map["kernels"]:
+        placed, refused = len(k["sites"]), len(k["refused"])
+        words = k["instructions"]["after"] - k["instructions"]["before"]
+        note = f", {refused} refused (see `xtrace plan`)" if refused else ""
+        console.print(f"{(k['demangled'] or k['name'])[:100]}: {placed} sites placed{note}, {words} words added")
+    console.print(f"wrote {output} and {map_path.name}; check it with: xtrace verify {image} {output}")

@@ -1,0 +1,117 @@
+"""Trace set ``pp``: the boundaries of a kernel's pipeline phases.
+
+A phase begins where a warp starts to wait (barrier, matrix group, copy, mbarrier), where it
+starts to issue a matrix group or a run of asynchronous copies, and where it goes on after a wait.
+"""
+
+from __future__ import annotations
+
+from xtrace.analysis import KernelAnalysis
+from xtrace.isa.model import Flow, Instruction
+
+from .site import Site
+
+__all__ = ["COMPUTE", "pipeline_sites"]
+
+COMPUTE = "compute"
+_COPY_RUN = 24  # instructions between two copies that still count as one run
+_WAITS = {"matrix_wait": "matrix wait", "copy_wait": "copy wait", "barrier": "barrier wait"}
+
+
+def _retry_blocks(a: KernelAnalysis) -> set[int]:
+    """Blocks that are entered only because an earlier try of an mbarrier wait failed."""
+    retry: set[int] = set()
+    for block in a.cfg.blocks:
+        last = a.instructions[block.last]
+        tried = 0
+        for i in block.indices:
+            if "mbarrier_wait" in a.instructions[i].tags:
+                tried = a.instructions[i].writes
+            elif a.instructions[i].writes & tried and i != block.last:
+                tried = 0
+        if last.flow is Flow.BRANCH and last.guard and last.reads & tried:
+            retry.add(_failure_successor(a, block.last))
+    return retry
+
+
+def _success_index(a: KernelAnalysis, branch: int) -> int:
+    """Where control goes when the wait before ``branch`` has succeeded."""
+    ins = a.instructions[branch]
+    taken_on_failure = ins.guard.startswith("@!")
+    if taken_on_failure:
+        return branch + 1
+    return a.cfg.successors[branch][-1]
+
+
+def _failure_successor(a: KernelAnalysis, branch: int) -> int:
+    ins = a.instructions[branch]
+    index = a.cfg.successors[branch][-1] if ins.guard.startswith("@!") else branch + 1
+    return a.cfg.block_of[index]
+
+
+def _mbarrier_sites(a: KernelAnalysis, i: int, retry: set[int]) -> list[Site]:
+    block = a.cfg.blocks[a.cfg.block_of[i]]
+    if block.number in retry:
+        return []
+    sites = [Site(i, "mbarrier wait")]
+    last = a.instructions[block.last]
+    decides = last.flow is Flow.BRANCH and bool(last.guard) and bool(last.reads & a.instructions[i].writes)
+    if decides and a.cfg.block_of[_success_index(a, block.last)] != block.number:
+        sites.append(Site(_success_index(a, block.last), COMPUTE))
+    return sites
+
+
+def pipeline_sites(a: KernelAnalysis) -> list[Site]:
+    """Phase boundaries in address order, at most one site per instruction."""
+    retry = _retry_blocks(a)
+    found: dict[int, Site] = {}
+
+    def add(site: Site) -> None:
+        if site.index >= len(a.instructions) or not a.reachable(site.index):
+            return
+        if site.phase != COMPUTE or site.index not in found:
+            found[site.index] = site
+
+    last_copy: tuple[int, int] | None = None
+    last_mma: int | None = None
+    for ins in a.instructions:
+        i, block = ins.index, a.cfg.block_of[ins.index]
+        if ins.never:
+            continue
+        for tag, phase in _WAITS.items():
+            if tag in ins.tags:
+                add(Site(i, phase))
+                add(Site(i + 1, COMPUTE))
+        if "matrix_fence" in ins.tags:
+            add(Site(i, "matrix issue"))
+        if "matrix" in ins.tags and "matrix_async" not in ins.tags:
+            if last_mma != block:
+                add(Site(i, "matrix issue"))
+            last_mma = block
+        if "copy_async" in ins.tags:
+            if last_copy is None or last_copy[0] != block or i - last_copy[1] > _COPY_RUN:
+                add(Site(i, "copy issue"))
+            last_copy = (block, i)
+        if "mbarrier_wait" in ins.tags:
+            for site in _mbarrier_sites(a, i, retry):
+                add(site)
+    return _without_empty_phases(a, found)
+
+
+def _is_trivial(ins: Instruction) -> bool:
+    return ins.base == "NOP"
+
+
+def _without_empty_phases(a: KernelAnalysis, found: dict[int, Site]) -> list[Site]:
+    """Drop a ``compute`` phase that would end before anything but padding has run."""
+    keep = []
+    for i in sorted(found):
+        site = found[i]
+        if site.phase == COMPUTE:
+            k = i
+            while k + 1 not in found and k < len(a.instructions) and _is_trivial(a.instructions[k]):
+                k += 1
+            if _is_trivial(a.instructions[k]) and k + 1 in found and a.cfg.block_of[k] == a.cfg.block_of[i]:
+                continue
+        keep.append(site)
+    return keep

@@ -1,0 +1,16 @@
+"""A site: one place in a kernel where a probe goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Site"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The probe stands directly before instruction ``index``; its record begins ``phase``."""
+
+    index: int
+    phase: str
+    kind: str = "record"  # "entry", "record" or "exit"

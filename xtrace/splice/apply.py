@@ -1,0 +1,146 @@
+"""Emit the islands of a plan, move the code apart, and write image and trace map."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from xtrace.errors import Refused
+from xtrace.image import CodeEdit, parse, rewrite
+from xtrace.isa.nvidia import encode
+from xtrace.isa.nvidia.emit import ExitRegisters, Island, PrologueRegisters, Record, exit_island, prologue, record
+
+from .mapfile import kernel_map, trace_map
+from .model import KernelPlan, PlacedSite, Plan
+
+__all__ = ["SpliceResult", "apply"]
+
+_TEXT_ALIGNMENT = 128
+
+
+@dataclass(frozen=True)
+class SpliceResult:
+    """The traced image and its trace map (schema ``xtrace/map/1``)."""
+
+    data: bytes
+    map: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SplicedKernel:
+    plan: KernelPlan
+    islands: dict[int, Island]  # by instruction index
+    kinds: dict[int, str]
+    text: bytes
+    instr_off: Callable[[int], int]
+    target_off: Callable[[int], int]
+    patches: tuple[tuple[int, str], ...]  # (text offset of the u32, value name)
+
+
+def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
+    a, state = plan.analysis, plan.state
+    assert state is not None and site.quad is not None  # noqa: S101 - planner invariant
+    live = a.liveness.before[0]
+    layout = a.isa.layout
+    reserved = state.bits
+    uniform = [n for n in range(encode.URZ) if not (live | reserved) & layout["UR"].bit(n)]
+    uniform.sort(key=lambda n: bool(a.named & layout["UR"].bit(n)))  # registers the kernel never names first
+    upred = next((n for n in range(7) if not live & layout["UP"].bit(n)), None)
+    if len(uniform) < 8 or upred is None:
+        raise Refused("XT3030", "no free uniform registers at the kernel's entry", where=a.where)
+    d = site.data
+    regs = PrologueRegisters(
+        site.quad, d, (d + 2, d + 3, d + 4), tuple(uniform[:8]), site.predicate, upred, site.scoreboard
+    )
+    return prologue(state, plan.slot, regs)
+
+
+def _island(plan: KernelPlan, p: PlacedSite) -> Island:
+    state = plan.state
+    assert state is not None  # noqa: S101 - planner invariant
+    if p.site.kind == "entry":
+        return _prologue(plan, p)
+    if p.site.kind == "exit":
+        regs = ExitRegisters(p.quad, p.data, p.predicate, p.scoreboard)
+        pc = plan.analysis.instructions[p.site.index].pc
+        return exit_island(state, plan.slot, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last)
+    assert p.id is not None  # noqa: S101 - planner invariant
+    rec = Record(
+        p.id, p.data, p.predicate, p.scoreboard, p.slot_in_group, p.group_size, p.elect, p.wait_first, p.wait_last
+    )
+    return record(state, plan.slot, rec)
+
+
+def _merge(first: Island | None, second: Island) -> Island:
+    if first is None:
+        return second
+    shift = len(first.words)
+    moved = tuple(p._replace(word_index=p.word_index + shift) for p in second.patches)
+    return Island(first.words + second.words, first.patches + moved)
+
+
+def splice_kernel(plan: KernelPlan) -> SplicedKernel:
+    """New text of one kernel, and the two address maps (facts/sass.md 4.3)."""
+    a = plan.analysis
+    size = a.isa.word_bytes
+    islands: dict[int, Island] = {}
+    kinds: dict[int, str] = {}
+    for p in plan.placed:
+        i = p.site.index
+        islands[i] = _merge(islands.get(i), _island(plan, p))
+        kinds.setdefault(i, "prologue" if p.site.kind == "entry" else p.site.kind)
+    starts = [i * size for i in sorted(islands)]
+    sums = [0]
+    for i in sorted(islands):
+        sums.append(sums[-1] + len(islands[i].words) * size)
+
+    def target_off(old: int) -> int:
+        return old + sums[bisect.bisect_left(starts, old)]
+
+    def instr_off(old: int) -> int:
+        return old + sums[bisect.bisect_right(starts, old)]
+
+    words: list[int] = []
+    patches: list[tuple[int, str]] = []
+    for ins in a.instructions:
+        if (island := islands.get(ins.index)) is not None:
+            patches += [((len(words) + p.word_index) * size + 4, p.value) for p in island.patches]
+            words += island.words
+        word = ins.word
+        if a.isa.code_field_mask(word):
+            target = None if ins.target is None else target_off(ins.target)
+            word = a.isa.retarget(word, ins.pc, instr_off(ins.pc), target)
+        words.append(word)
+    while len(words) * size % _TEXT_ALIGNMENT:
+        words.append(encode.nop().word)
+    text = b"".join(w.to_bytes(size, "little") for w in words)
+    return SplicedKernel(plan, islands, kinds, text, instr_off, target_off, tuple(patches))
+
+
+def apply(plan: Plan) -> SpliceResult:
+    """Splice every kernel of the plan that has a place for the prologue; the others stay untouched.
+
+    Raises
+    ------
+    Refused
+        XT3031 when no kernel at all can be traced; the first reason is in the message.
+    Unsupported
+        From :func:`xtrace.image.rewrite`: a table of the image cannot be brought along.
+    """
+    spliced = [splice_kernel(k) for k in plan.kernels if k.state is not None]
+    if not spliced:
+        reason = next((r.reason for k in plan.kernels for r in k.refused), "no kernel selected")
+        raise Refused("XT3031", f"nothing to trace: {reason}", where=plan.image.name, hint="see `xtrace plan`")
+    edits = [
+        CodeEdit(s.plan.analysis.kernel.name, s.text, s.plan.registers, s.instr_off, s.target_off) for s in spliced
+    ]
+    data = rewrite(plan.image, edits)
+    out = parse(data, plan.image.name)
+    by_kernel = {s.plan.analysis.kernel.name: s for s in spliced}
+    entries = []
+    for k in plan.kernels:
+        name = k.analysis.kernel.name
+        entries.append(kernel_map(k, by_kernel.get(name), out.kernel(name).offset))
+    return SpliceResult(data, trace_map(plan, data, entries))

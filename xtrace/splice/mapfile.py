@@ -1,0 +1,100 @@
+"""The trace map: what a reader of the trace needs to know about a traced image (decision 0001)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from xtrace import __version__
+
+from .model import KernelPlan, PlacedSite, Plan, RefusedSite
+
+if TYPE_CHECKING:
+    from .apply import SplicedKernel
+
+__all__ = ["SCHEMA", "kernel_map", "trace_map"]
+
+SCHEMA = "xtrace/map/1"
+
+
+def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
+    a = k.analysis
+    ins = a.instructions[p.site.index]
+    loop = a.loop_of(p.site.index)
+    return {
+        "id": p.id,
+        "kind": p.site.kind,
+        "pc": ins.pc,
+        "op": ins.opcode,
+        "phase": p.site.phase,
+        "loop": None if loop is None else loop.id,
+        "depth": 0 if loop is None else loop.depth,
+        "probe": "time",
+        "guard": ins.guard,
+        "registers": p.registers,
+        "scoreboard": p.scoreboard,
+        "waits": not p.wait_last,
+    }
+
+
+def _refused(k: KernelPlan, r: RefusedSite) -> dict[str, Any]:
+    ins = k.analysis.instructions[r.site.index]
+    return {"kind": r.site.kind, "pc": ins.pc, "op": ins.opcode, "phase": r.site.phase, "reason": r.reason}
+
+
+def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -> dict[str, Any]:
+    a = k.analysis
+    size = a.isa.word_bytes
+    entry: dict[str, Any] = {
+        "name": a.kernel.name,
+        "demangled": a.kernel.demangled,
+        "registers": {"before": a.kernel.registers, "after": k.registers},
+        "instructions": {"before": len(a.instructions), "after": len(a.instructions)},
+        "islands": [],
+        "sites": [],
+        "loops": [
+            {
+                "id": x.id,
+                "head": a.instructions[a.cfg.blocks[x.head].first].pc,
+                "parent": x.parent,
+                "depth": x.depth,
+                "blocks": len(x.blocks),
+            }
+            for x in (a.loops if spliced else ())
+        ],
+        "refused": [_refused(k, r) for r in k.refused],
+        "probe_registers": [],
+        "slot": None,
+        "patches": [],
+    }
+    if spliced is None or k.state is None:
+        return entry
+    entry["instructions"]["after"] = len(spliced.text) // size
+    entry["islands"] = [
+        {"pc": i * size, "words": len(spliced.islands[i].words), "kind": spliced.kinds[i]}
+        for i in sorted(spliced.islands)
+    ]
+    entry["sites"] = [_site(k, p) for p in k.placed]
+    entry["probe_registers"] = a.isa.layout.names(k.state.bits)
+    slot = k.slot
+    entry["slot"] = {
+        "stride": slot.stride,
+        "ring": slot.ring,
+        "record": 8,
+        "header": slot.header,
+        "header_bytes": 64,
+    }
+    entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
+    return entry
+
+
+def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "xtrace": __version__,
+        "arch": plan.image.arch,
+        "probes": plan.probes,
+        "input": {"name": plan.image.name, "sha256": plan.image.sha256},
+        "output": {"sha256": hashlib.sha256(data).hexdigest()},
+        "kernels": kernels,
+    }

@@ -1,0 +1,94 @@
+"""What a plan says: options, placed and refused sites, per kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xtrace.analysis import KernelAnalysis
+from xtrace.image import Image
+from xtrace.isa.nvidia.emit import SlotLayout, UniformState
+from xtrace.probe import Site
+
+__all__ = ["KernelPlan", "Options", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
+
+HEADER_SLACK = 512  # bytes between the ring and the header: room for the last group of a lap
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Choices of the user.
+
+    ``records`` is the number of 8-byte records that the ring of each warp holds, a power of two.
+    """
+
+    records: int = 4096
+
+    @property
+    def slot(self) -> SlotLayout:
+        ring = 8 * self.records
+        return SlotLayout(stride=max(2 * ring, 1024), ring=ring, header=ring + HEADER_SLACK)
+
+
+@dataclass(slots=True)
+class PlacedSite:
+    """A site with everything its island needs. Filled in by the planner's passes."""
+
+    site: Site
+    id: int | None  # record id; None for entry and exit
+    data: int = 0  # first data register
+    quad: int | None = None  # exit only
+    predicate: int = 0
+    scoreboard: int = 0
+    slot_in_group: int = 0
+    group_size: int | None = 1
+    elect: bool = True
+    wait_first: int = 0
+    wait_last: bool = True
+
+    @property
+    def registers(self) -> list[str]:
+        if self.quad is not None:
+            general = [*range(self.quad, self.quad + 4), self.data, self.data + 1]
+        else:
+            general = [self.data, self.data + 1]
+        return [*(f"R{n}" for n in general), f"P{self.predicate}"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSite:
+    site: Site
+    reason: str
+
+
+@dataclass
+class KernelPlan:
+    """The plan of one kernel; ``state`` is None when the kernel as a whole is refused."""
+
+    analysis: KernelAnalysis
+    slot: SlotLayout
+    state: UniformState | None = None
+    placed: list[PlacedSite] = field(default_factory=list)
+    refused: list[RefusedSite] = field(default_factory=list)
+    registers: int = 0
+
+    @property
+    def records(self) -> list[PlacedSite]:
+        return [x for x in self.placed if x.site.kind == "record"]
+
+
+@dataclass
+class Plan:
+    """Plans of all selected kernels of an image."""
+
+    image: Image
+    probes: str
+    options: Options
+    kernels: list[KernelPlan]
+
+    @property
+    def placed(self) -> int:
+        return sum(len(k.placed) for k in self.kernels)
+
+    @property
+    def refused(self) -> int:
+        return sum(len(k.refused) for k in self.kernels)

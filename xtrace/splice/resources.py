@@ -1,0 +1,80 @@
+"""Free registers, predicates and scoreboards at a point of a kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from xtrace.analysis import KernelAnalysis
+from xtrace.isa.model import Instruction
+
+__all__ = ["Free", "FreeFinder", "touches_scoreboard"]
+
+_SB_OPERAND = re.compile(r"\bSB(\d)\b")
+
+
+@lru_cache(maxsize=1 << 14)
+def _named_scoreboards(text: str) -> int:
+    bits = 0
+    for m in _SB_OPERAND.finditer(text):
+        bits |= 1 << int(m[1])
+    return bits
+
+
+def touches_scoreboard(ins: Instruction) -> int:
+    """Scoreboards (bit set) that an instruction claims, waits for or names as an operand."""
+    c = ins.control
+    bits = c.wait_mask | _named_scoreboards(ins.text) if "SB" in ins.text else c.wait_mask
+    for k in (c.write_sb, c.read_sb):
+        if k is not None:
+            bits |= 1 << k
+    return bits
+
+
+class Free:
+    """What a probe may use directly before one instruction."""
+
+    def __init__(self, a: KernelAnalysis, index: int, limit: int) -> None:
+        layout = a.isa.layout
+        taken = a.liveness.before[index] | a.inflight.busy[index] | a.recently_used(index)
+        self._general = layout["R"].mask & ~taken & ((1 << max(limit, 0)) - 1)
+        self._predicates = (layout["P"].mask & ~taken) >> layout["P"].first_bit
+        self.unnamed = layout["R"].mask & ~a.named
+        self.scoreboards = [k for k in range(a.isa.scoreboards) if not a.inflight.claimed[index] >> k & 1]
+
+    def groups(self, width: int) -> Iterator[int]:
+        """Aligned runs of ``width`` free general registers: never-named ones first, then from the top."""
+        own, shared = [], []
+        unit = (1 << width) - 1
+        for r in range(0, self._general.bit_length(), width):
+            if self._general >> r & unit == unit:
+                (own if self.unnamed >> r & unit == unit else shared).append(r)
+        yield from own
+        yield from reversed(shared)
+
+    def without(self, first: int, width: int) -> None:
+        self._general &= ~(((1 << width) - 1) << first)
+
+    @property
+    def predicates(self) -> list[int]:
+        return [k for k in range(7) if self._predicates >> k & 1]
+
+
+class FreeFinder:
+    """Caches :class:`Free` per site and knows the register limit at each point."""
+
+    def __init__(self, a: KernelAnalysis) -> None:
+        self._a = a
+        self._cache: dict[int, Free] = {}
+
+    def limit(self, index: int) -> int:
+        """First general register number that must not be used."""
+        a = self._a
+        top = a.caps[index] if a.moves_registers else a.register_slack
+        return top - a.isa.reserved_registers
+
+    def at(self, index: int) -> Free:
+        if index not in self._cache:
+            self._cache[index] = Free(self._a, index, self.limit(index))
+        return self._cache[index]
