@@ -41,7 +41,8 @@ class SplicedKernel:
 
 def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
     a, state = plan.analysis, plan.state
-    assert state is not None and site.quad is not None  # noqa: S101 - planner invariant
+    assert state is not None
+    assert site.quad is not None
     live = a.liveness.before[0]
     layout = a.isa.layout
     reserved = state.bits
@@ -59,14 +60,14 @@ def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
 
 def _island(plan: KernelPlan, p: PlacedSite) -> Island:
     state = plan.state
-    assert state is not None  # noqa: S101 - planner invariant
+    assert state is not None
     if p.site.kind == "entry":
         return _prologue(plan, p)
     if p.site.kind == "exit":
         regs = ExitRegisters(p.quad, p.data, p.predicate, p.scoreboard)
         pc = plan.analysis.instructions[p.site.index].pc
         return exit_island(state, plan.slot, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last)
-    assert p.id is not None  # noqa: S101 - planner invariant
+    assert p.id is not None
     rec = Record(
         p.id, p.data, p.predicate, p.scoreboard, p.slot_in_group, p.group_size, p.elect, p.wait_first, p.wait_last
     )
