@@ -1,0 +1,28 @@
+"""Instruction sets: words to instructions and back."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from xtrace.errors import Unsupported
+from xtrace.isa.protocol import Isa
+
+__all__ = ["Isa", "for_arch"]
+
+
+@lru_cache(maxsize=32)
+def for_arch(arch: str) -> Isa:
+    """Instruction set of an architecture name such as ``"sm_90a"``.
+
+    Raises :class:`~xtrace.errors.Unsupported` XT2001 for an unknown architecture, XT2002 for one whose model nobody has
+    verified yet, with the reason.
+    """
+    from xtrace.isa.nvidia.decode import NvidiaIsa
+    from xtrace.isa.nvidia.families import family_of
+
+    if arch.startswith("gfx"):
+        raise Unsupported("XT2002", f"AMD architecture {arch} is not modelled yet")
+    family = family_of(arch)
+    if not family.verified:
+        raise Unsupported("XT2002", f"{arch} is not verified yet: {family.reason}", hint="supported: sm_90, sm_90a")
+    return NvidiaIsa(arch, family)

@@ -1,0 +1,188 @@
+"""Which registers an instruction reads and writes, from its opcode and operand texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xtrace.isa.model import RegisterLayout
+from xtrace.isa.nvidia.opcodes import OPCODES, Row
+from xtrace.isa.nvidia.operands import Kind, Operand, Register
+from xtrace.isa.nvidia.widths import RULES, Widths
+
+__all__ = ["Effects", "Shape", "effects", "shape_of"]
+
+_TMA_BLOCK = 8  # URs from the base that any tensor copy may read: address, barrier, 5 coordinates, one spare
+_IM2COL_BLOCK = 10  # the same with im2col offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Register bit sets, guard not included."""
+
+    reads: int
+    writes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An opcode with its modifiers resolved against the tables."""
+
+    base: str
+    mods: tuple[str, ...]
+    row: Row
+    widths: Widths
+    outs: tuple[str, ...]
+
+
+def shape_of(opcode: str) -> Shape | None:
+    """Tables of ``opcode`` (with modifiers), or None if the model does not know it."""
+    base, *mods = opcode.split(".")
+    row = OPCODES.get(base)
+    if row is None or any(m.startswith(("INVALID", "???")) for m in mods):
+        return None
+    widths = RULES[row.width](mods)
+    return None if widths is None else Shape(base, tuple(mods), row, widths, tuple(row.outs.split()))
+
+
+def _bits(layout: RegisterLayout, register: Register, width: int = 1) -> int:
+    if register.number is None:
+        return 0
+    return layout[register.file].bit(register.number, 2 if register.wide and width < 2 else width)
+
+
+def _address_bits(layout: RegisterLayout, operand: Operand, wide: bool) -> int:
+    bits = 0
+    for position, register in enumerate(operand.registers):
+        described = operand.described and position == 0
+        # An undescribed uniform base of a 64-bit address is a pair; so is an unmarked R of a generic access.
+        pair = described or (wide and (register.file == "UR" or not operand.described))
+        bits |= _bits(layout, register, 2 if pair else 1)
+    return bits
+
+
+def _results(shape: Shape, operands: Sequence[Operand]) -> int | None:
+    """How many leading operands are results; None if they do not fit the pattern."""
+    at = 0
+    for out in shape.outs:
+        optional = out.startswith("[")
+        kind = out.strip("[]")
+        if kind == "d":
+            fits = at < len(operands) and operands[at].kind in (Kind.REGISTER, Kind.BARRIER)
+            if fits and not operands[at].negated:
+                at += 1
+            elif not optional:
+                return None
+            continue
+        wanted = 2 if kind == "p2" else 1
+        found = 0
+        while (
+            found < wanted and at < len(operands) and operands[at].kind is Kind.PREDICATE and not operands[at].negated
+        ):
+            found += 1
+            at += 1
+        if found < wanted and not optional:
+            return None
+    return at
+
+
+def effects(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    """Registers read and written by ``shape`` with ``operands``; None if an operand is not understood."""
+    if any(operand.kind is Kind.UNKNOWN for operand in operands):
+        return None
+    count = _results(shape, operands)
+    if count is None:
+        return None
+    reads = writes = 0
+    for operand in operands[:count]:
+        plain = operand.kind is Kind.REGISTER
+        writes |= _bits(layout, operand.registers[0], shape.widths.dest if plain else 1)
+    sources = operands[count:]
+    for index, operand in enumerate(sources):
+        if operand.kind is Kind.REGISTER:
+            reads |= _bits(layout, operand.registers[0], shape.widths.of(index))
+        elif operand.kind is Kind.MEMORY:
+            reads |= _address_bits(layout, operand, shape.widths.wide_address)
+        elif operand.kind is Kind.CONSTANT:
+            for register in operand.registers:
+                reads |= _bits(layout, register)
+        elif operand.kind in (Kind.PREDICATE, Kind.BARRIER):
+            reads |= _bits(layout, operand.registers[0])
+        elif operand.kind is Kind.MATRIX:
+            # Shared-memory A: its descriptor and B's are four consecutive uniform registers, else only B's pair.
+            reads |= _bits(layout, operand.registers[0], 4 if index == 0 else 2)
+        elif operand.kind is Kind.ALL_PREDICATES and shape.row.width not in ("p2r", "r2p"):
+            return None
+    special = _SPECIAL.get(shape.row.width)
+    if special:
+        more = special(shape, operands, layout)
+        if more is None:
+            return None
+        reads |= more.reads
+        writes |= more.writes
+    return Effects(reads, writes)
+
+
+def _selected(operands: Sequence[Operand], layout: RegisterLayout) -> tuple[int, bool]:
+    """Predicates that a P2R/R2P moves, and whether that is exact (the mask is an immediate)."""
+    file = next((o.registers[0].file for o in operands if o.kind is Kind.ALL_PREDICATES), "P")
+    predicates = layout[file]
+    mask = operands[-1].value if operands else None
+    if mask is None:
+        return predicates.mask, False
+    return (mask & 0x7F) << predicates.first_bit, True
+
+
+def _p2r(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    return Effects(_selected(operands, layout)[0], 0)
+
+
+def _r2p(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    bits, exact = _selected(operands, layout)
+    return Effects(0 if exact else bits, bits)  # a write that may not happen keeps the old value: it reads it
+
+
+def _tma(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    blocks = [o for o in operands if o.kind is Kind.MEMORY and not o.described]
+    reads = 0
+    dimensions = next((int(m[0]) for m in shape.mods if re.fullmatch(r"[1-5]D", m)), None)
+    for position, block in enumerate(blocks):
+        width = 2  # address of the tensor map
+        if position == 0 and len(blocks) > 1:
+            if any("IM2COL" in m for m in shape.mods):
+                width = _IM2COL_BLOCK
+            elif dimensions is None:
+                width = _TMA_BLOCK
+            else:
+                width = dimensions + (1 if shape.base in ("UTMASTG", "UTMAREDG") else 2)
+        for register in block.registers:
+            reads |= _bits(layout, register, width)
+    return Effects(reads, 0)
+
+
+def _bulk(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    reads = 0
+    for operand in operands:
+        if operand.kind is Kind.MEMORY and not operand.described:
+            for register in operand.registers:
+                reads |= _bits(layout, register, 4)  # address pair, barrier and length: at most this
+    return Effects(reads, 0)
+
+
+def _break(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    bits = 0
+    for operand in operands:
+        if operand.kind is Kind.BARRIER:
+            bits |= _bits(layout, operand.registers[0])
+    return Effects(bits, bits)
+
+
+def _bmov(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    if len(operands) != 2 or any(o.kind not in (Kind.REGISTER, Kind.BARRIER, Kind.IMMEDIATE) for o in operands):
+        return None
+    cleared = operands[1].kind is Kind.BARRIER and "CLEAR" in shape.mods
+    return Effects(0, _bits(layout, operands[1].registers[0]) if cleared else 0)
+
+
+_SPECIAL = {"p2r": _p2r, "r2p": _r2p, "tma": _tma, "bulk": _bulk, "break": _break, "bmov": _bmov}
