@@ -63,7 +63,6 @@ _NARROW = frozenset(
     ("reuse", "F32", "U32", "S32", "ROW", "COL", "H0", "H1", "H0_H0", "H1_H1", "H0_H1", "H1_H0")
     + ("B0", "B1", "B2", "B3", "B0_B0", "B1_B1", "B2_B2", "B3_B3", "B0_B1", "B2_B3")
 )
-)
 _SCALES = frozenset(("X4", "X8", "X16", "U32", "S32", "reuse"))
 
 
