@@ -1,0 +1,1 @@
+"""Triton's Proton in its intra-kernel instrumentation mode, driven without a GPU."""
