@@ -2,5 +2,6 @@
 
 from xtrace.image.cubin import Image, Kernel, load, parse
 from xtrace.image.info import InfoRecord
+from xtrace.image.writer import CodeEdit, rewrite
 
-__all__ = ["Image", "InfoRecord", "Kernel", "load", "parse"]
+__all__ = ["CodeEdit", "Image", "InfoRecord", "Kernel", "load", "parse", "rewrite"]
