@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -70,7 +70,8 @@ class TraceBytes:
     """What a launch wrote: a buffer image with the same structure but smaller slots.
 
     ``slot`` is the layout of ``data``; where no ring overflowed the ring is cut to the longest one used.
-    ``spilled`` says that warps beyond the buffer's slots ran (their records are not in here).
+    ``data`` ends with the spill-over slot, of which only the header is copied: ``spilled`` says that warps beyond the
+    buffer's slots ran.
     """
 
     data: bytes
@@ -79,8 +80,8 @@ class TraceBytes:
     spilled: bool
 
     def rows(self) -> npt.NDArray[np.uint8]:
-        """The slots as a two-dimensional byte array."""
-        return np.frombuffer(self.data, np.uint8).reshape(self.slots, self.slot.stride)
+        """The slots (without the spill-over slot) as a two-dimensional byte array."""
+        return np.frombuffer(self.data, np.uint8).reshape(self.slots + 1, self.slot.stride)[:-1]
 
     def headers(self) -> npt.NDArray[Any]:
         """The headers as a structured array (:data:`HEADER`)."""
@@ -91,10 +92,14 @@ class TraceBytes:
     def first(self, slots: int) -> TraceBytes:
         """The leading slots only."""
         n = max(0, min(slots, self.slots))
-        return TraceBytes(self.data[: n * self.slot.stride], self.slot, n, self.spilled)
+        size = self.slot.stride
+        return TraceBytes(self.data[: n * size] + self.data[-size:], self.slot, n, self.spilled)
 
-    def map_for(self, trace_map: Mapping[str, Any], kernel: str) -> dict[str, Any]:
-        """A copy of the trace map in which ``kernel`` has this layout, as ``xtrace.trace.decode`` needs it."""
+    def map_for(self, trace_map: Mapping[str, Any], kernel: str, block: Sequence[int] | None = None) -> dict[str, Any]:
+        """A copy of the trace map in which ``kernel`` has this layout, as ``xtrace.trace.decode`` needs it.
+
+        ``block``, the CTA's size in threads, lets the decoder split slot numbers into CTA and warp.
+        """
         out: dict[str, Any] = copy.deepcopy(dict(trace_map))
         for entry in out["kernels"]:
             if kernel in (entry.get("name"), entry.get("demangled")):
@@ -105,6 +110,8 @@ class TraceBytes:
                     "header": self.slot.header,
                     "header_bytes": self.slot.header_bytes,
                 }
+                if block is not None:
+                    entry["block"] = list(block)
         return out
 
 
@@ -180,8 +187,8 @@ class TraceBuffer:
                 f"the trace has {small.stride * self.slots >> 30} GiB, more than can be read back",
                 hint="trace fewer warps: pass a smaller slot count, or use a smaller shape",
             )
-        rows = np.zeros((self.slots, small.stride), np.uint8)
-        rows[:, header : header + HEADER.itemsize] = headers[: self.slots].view(np.uint8).reshape(self.slots, -1)
+        rows = np.zeros((self.slots + 1, small.stride), np.uint8)
+        rows[:, header : header + HEADER.itemsize] = headers.view(np.uint8).reshape(self.slots + 1, -1)
         limit = header if wrapped else ring
         for low in range(0, self.slots, _ROWS_AT_ONCE):
             n = min(_ROWS_AT_ONCE, self.slots - low)

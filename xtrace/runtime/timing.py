@@ -157,7 +157,7 @@ def _group_size(device: Device, arm: Arm, options: PairedOptions) -> int:
 
 
 def _hide_host_time(device: Device, flusher: _Flusher, sampler: _Sampler, arm: Arm, timeout_s: float) -> float:
-    """Repeat the flush until it outlasts the host's work for one launch (at most 16 times); returns host ns a sample."""
+    """Repeat the flush until it outlasts the host's work for a launch (at most 16 times); returns host ns a sample."""
     start, end = device.event(), device.event()
     start.record()
     flusher.run()

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+from tests.runtime.stand_ins import KERNEL, LAYOUT, trace_map, warp_traces
+from xtrace.errors import BadInput, XtraceError
+from xtrace.runtime.buffers import GUARD_BYTES, SlotLayout, TraceBuffer
+from xtrace.runtime.device import LaunchConfig
+from xtrace.runtime.simulated import SimulatedDevice, WarpTrace, write_trace
+
+
+@pytest.fixture
+def device() -> SimulatedDevice:
+    return SimulatedDevice()
+
+
+def test_slots_are_aligned_zeroed_and_followed_by_the_spill_over_slot(device: SimulatedDevice) -> None:
+    with TraceBuffer(device, LAYOUT, 5) as buffer:
+        assert buffer.address % LAYOUT.stride == 0
+        assert device.download(buffer.address, 6 * LAYOUT.stride) == bytes(6 * LAYOUT.stride)
+        assert buffer.untouched()
+        assert buffer.guards_intact()
+
+
+def test_everything_is_given_back(device: SimulatedDevice) -> None:
+    with TraceBuffer(device, LAYOUT, 5):
+        pass
+    assert not device._memory
+
+
+@pytest.mark.parametrize("where", [-1, 6 * LAYOUT.stride])
+def test_a_write_beside_the_slots_is_reported(device: SimulatedDevice, where: int) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 5)
+    device.poke(buffer.address + where, b"\0")
+    assert not buffer.guards_intact()
+    with pytest.raises(XtraceError) as info:
+        buffer.read()
+    assert info.value.code == "XT5012"
+
+
+def test_guards_reach_far_enough_to_matter(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 1)
+    device.poke(buffer.address - GUARD_BYTES, b"\0")
+    assert not buffer.guards_intact()
+
+
+def test_read_back_holds_every_record_in_smaller_slots(device: SimulatedDevice) -> None:
+    config = LaunchConfig((5, 1, 1), (96, 1, 1))
+    warps = warp_traces(config, records=11)
+    buffer = TraceBuffer(device, LAYOUT, config.warps)
+    write_trace(device, buffer.address, buffer.slots, LAYOUT, warps)
+    trace = buffer.read()
+    assert trace.slots == 15
+    assert trace.slot.ring == 128
+    assert trace.slot.stride < LAYOUT.stride
+    assert trace.headers()["emitted_bytes"].tolist() == [88] * 15
+    records = trace.rows()[:, :88].copy().view("<u4").reshape(15, 11, 2)
+    assert records[3].tolist() == [list(r) for r in warps[3].records]
+    assert not trace.spilled
+
+
+def test_a_ring_that_wrapped_is_kept_whole_with_its_slack(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 2)
+    long = WarpTrace([(n, 1) for n in range(200)])
+    write_trace(device, buffer.address, 2, LAYOUT, [WarpTrace([(5, 2)]), long])
+    device.poke(buffer.address + LAYOUT.stride + LAYOUT.ring + 8, b"\x07\0\0\0\x02\0\0\0")
+    trace = buffer.read()
+    assert trace.slot.ring == LAYOUT.ring
+    assert trace.rows()[1, LAYOUT.ring + 8 : LAYOUT.ring + 16].tobytes() == b"\x07\0\0\0\x02\0\0\0"
+
+
+def test_a_warp_that_never_reached_its_exit_is_read_whole(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 1)
+    warp = WarpTrace([(n, 1) for n in range(100)], t_exit_ns=0)
+    write_trace(device, buffer.address, 1, LAYOUT, [warp])
+    header = buffer.address + LAYOUT.header
+    device.poke(header + 48, bytes(8))  # it never stored its count
+    assert np.count_nonzero(buffer.read().rows()[0, :800].copy().view("<u4")[1::2]) == 100
+
+
+def test_a_launch_larger_than_the_buffer_is_noticed(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 3)
+    write_trace(device, buffer.address, 3, LAYOUT, warp_traces(LaunchConfig((5, 1, 1), (32, 1, 1))))
+    trace = buffer.read()
+    assert trace.spilled
+    assert trace.headers()["t_entry_ns"].tolist() == [5000, 5001, 5002]
+
+
+def test_the_map_for_the_decoder_carries_the_smaller_layout(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 3)
+    trace = buffer.read()
+    document = trace_map(b"")
+    changed = trace.map_for(document, KERNEL, (32, 1, 1))
+    assert SlotLayout.of(changed["kernels"][0]["slot"]) == trace.slot
+    assert changed["kernels"][0]["block"] == [32, 1, 1]
+    assert document["kernels"][0]["slot"]["stride"] == LAYOUT.stride
+
+
+def test_zero_makes_the_buffer_fresh_again(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 2)
+    write_trace(device, buffer.address, 2, LAYOUT, warp_traces(LaunchConfig((2, 1, 1), (32, 1, 1))))
+    assert not buffer.untouched()
+    buffer.zero()
+    assert buffer.untouched()
+
+
+@pytest.mark.parametrize(
+    "slot",
+    [
+        {"stride": 1024, "ring": 1024, "header": 1024},
+        {"stride": 2048, "ring": 0, "header": 1024},
+        {"stride": 2048, "ring": 1024, "header": 512},
+        {"stride": 2048, "ring": 1020, "header": 1536},
+        {"stride": 2048, "ring": 1024, "header": 1536, "record": 16},
+    ],
+)
+def test_impossible_layouts_are_refused(slot: dict) -> None:
+    with pytest.raises(BadInput, match="slot layout"):
+        SlotLayout.of(slot)
+
+
+def test_too_large_a_buffer_says_so(device: SimulatedDevice) -> None:
+    with pytest.raises(XtraceError) as info:
+        TraceBuffer(device, LAYOUT, 1 << 25)
+    assert info.value.code == "XT5004"

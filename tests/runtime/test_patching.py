@@ -1,0 +1,91 @@
+import hashlib
+import struct
+
+import pytest
+
+from tests.runtime.stand_ins import KERNEL, LAYOUT, images, trace_map
+from xtrace.errors import BadInput
+from xtrace.runtime.patching import BufferTarget, kernel_entry, patch_image
+
+ADDRESS = 0x7F12_3456_7000 // LAYOUT.stride * LAYOUT.stride
+
+
+def test_address_and_slot_count_are_written_and_nothing_else() -> None:
+    _, traced = images()
+    out = patch_image(traced, trace_map(traced), {KERNEL: BufferTarget(ADDRESS, 7)})
+    assert struct.unpack_from("<III", out, 10) == (ADDRESS & 0xFFFFFFFF, ADDRESS >> 32, 7)
+    assert out[:10] == traced[:10]
+    assert out[22:] == traced[22:]
+
+
+def test_a_kernel_without_target_stays_unpatched() -> None:
+    _, traced = images()
+    assert patch_image(traced, trace_map(traced), {}) == traced
+
+
+def test_the_demangled_name_is_accepted() -> None:
+    _, traced = images()
+    assert kernel_entry(trace_map(traced), "toy(int)")["name"] == "toy"
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        (BufferTarget(ADDRESS + 16, 7), "XT5011"),
+        (BufferTarget(0, 7), "XT5011"),
+        (BufferTarget(ADDRESS, 0), "XT5011"),
+        (BufferTarget(ADDRESS, 1 << 31), "XT5011"),
+        (BufferTarget((1 << 64) - LAYOUT.stride, 1), "XT5011"),
+    ],
+)
+def test_impossible_buffers_are_refused(target: BufferTarget, code: str) -> None:
+    _, traced = images()
+    with pytest.raises(BadInput) as info:
+        patch_image(traced, trace_map(traced), {KERNEL: target})
+    assert info.value.code == code
+
+
+def _patched_twice(traced: bytes) -> tuple[bytes, dict]:
+    once = patch_image(traced, trace_map(traced), {KERNEL: BufferTarget(ADDRESS, 7)})
+    document = trace_map(traced)
+    document["output"]["sha256"] = hashlib.sha256(once).hexdigest()
+    return once, document
+
+
+def _offset(value: int):
+    def change(traced: bytes) -> tuple[bytes, dict]:
+        document = trace_map(traced)
+        document["kernels"][0]["patches"][0]["offset"] = value
+        return traced, document
+
+    return change
+
+
+def _value(value: str):
+    def change(traced: bytes) -> tuple[bytes, dict]:
+        document = trace_map(traced)
+        document["kernels"][0]["patches"][0]["value"] = value
+        return traced, document
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: (t + b"x", trace_map(t)), "sha256"),
+        (_patched_twice, "patched twice"),
+        (_offset(1 << 40), "outside"),
+        (_offset(-4), "outside"),
+        (_value("buffer_mid"), "unknown patch value"),
+        (_value("buffer_hi"), "no patch for buffer_lo"),
+        (lambda t: (t, {**trace_map(t), "schema": "x"}), "not a trace map"),
+        (lambda t: (t, {**trace_map(t), "kernels": []}), "no kernel"),
+    ],
+)
+def test_an_image_and_a_map_that_do_not_belong_together_are_refused(change, words: str) -> None:
+    image, document = change(images()[1])
+    with pytest.raises(BadInput) as info:
+        patch_image(image, document, {KERNEL: BufferTarget(ADDRESS, 7)})
+    assert info.value.code == "XT5010"
+    assert words in str(info.value)

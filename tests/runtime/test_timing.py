@@ -1,0 +1,87 @@
+import random
+from collections import Counter
+
+import pytest
+
+from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
+from xtrace.errors import BadInput
+from xtrace.runtime.device import LaunchConfig, Telemetry
+from xtrace.runtime.launch import DirectArm, TracedArm
+from xtrace.runtime.simulated import SimulatedDevice
+from xtrace.runtime.timing import PairedOptions, run_paired
+from xtrace.stats import paired
+
+CONFIG = LaunchConfig((4, 1, 1), (64, 1, 1))
+
+
+def _run(device: SimulatedDevice, options: PairedOptions, seed: int = 1):
+    params = [[("*i8", device.allocate(8)), ("i32", i)] for i in range(3)]
+    original, traced = images()
+    a, again = (DirectArm(device, original, KERNEL, CONFIG, params) for _ in range(2))
+    b = TracedArm.load(device, traced, trace_map(traced), KERNEL, CONFIG, params)
+    return run_paired(device, a, again, b, random.Random(seed), options)
+
+
+def test_blocks_and_controls_are_interleaved_and_complete() -> None:
+    result = _run(SimulatedDevice({KERNEL: toy_kernel(slow_down=1.02)}), PairedOptions(blocks=20, control_blocks=8))
+    kinds = [b["kind"] for b in result.blocks]
+    assert Counter(kinds) == {"AB": 20, "AA": 8}
+    assert kinds != sorted(kinds)
+    assert {b["order"] for b in result.blocks} == {"ABBA", "BAAB"}
+    assert all(len(b["ns"]) == 4 for b in result.blocks)
+    ratios = {k: [paired.log_ratio(b["ns"], b["order"]) for b in result.blocks if b["kind"] == k] for k in ("AB", "AA")}
+    assert all(abs(r - 0.0198) < 1e-3 for r in ratios["AB"])
+    assert all(r == 0 for r in ratios["AA"])
+    assert result.launches_per_sample == 1
+    assert result.warm_up_settled
+
+
+def test_the_cache_is_flushed_before_every_launch() -> None:
+    device = SimulatedDevice({KERNEL: toy_kernel()})
+    result = _run(device, PairedOptions(blocks=2, control_blocks=0))
+    assert result.flush_bytes >= 2 * device.info.l2_bytes
+
+
+def test_the_flush_is_not_part_of_the_time() -> None:
+    result = _run(SimulatedDevice({KERNEL: toy_kernel(duration=70_000)}), PairedOptions(blocks=2, control_blocks=0))
+    assert result.blocks[0]["ns"] == [70_000.0] * 4
+
+
+def test_short_kernels_are_timed_in_groups_over_rotating_buffers() -> None:
+    device = SimulatedDevice({KERNEL: toy_kernel(duration=7_000)})
+    result = _run(device, PairedOptions(blocks=2, control_blocks=1))
+    assert result.launches_per_sample == 29  # the fewest that last 200 us
+    assert result.blocks[0]["ns"] == [29 * 7_000.0] * 4
+    assert len(device._memory) == 4  # three outputs and the trace buffer: the flush memory is freed
+
+
+def test_the_order_follows_the_seed() -> None:
+    def orders(seed: int) -> list:
+        result = _run(SimulatedDevice({KERNEL: toy_kernel()}), PairedOptions(blocks=6, control_blocks=2), seed)
+        return [(b["kind"], b["order"]) for b in result.blocks]
+
+    assert orders(3) == orders(3)
+    assert orders(3) != orders(4)
+
+
+def test_machine_facts_are_recorded_and_nothing_is_dropped() -> None:
+    readings = [Telemetry(1980, 40, 300.0, "none"), Telemetry(1500, 41, 690.0, "sw-power-cap")]
+    device = SimulatedDevice({KERNEL: toy_kernel()}, readings=readings)
+    result = _run(device, PairedOptions(blocks=3, control_blocks=0))
+    assert len(result.blocks) == 3
+    assert result.blocks[0]["sm_clock_mhz"] == [1980, 1500]
+    assert result.blocks[0]["throttle"] == ["none", "sw-power-cap"]
+    assert result.blocks[0]["temperature_c"] == 41
+
+
+def test_warm_up_gives_up_in_time_and_says_so() -> None:
+    device = SimulatedDevice({})
+    drift = iter(range(10**9))
+    device.behaviours[KERNEL] = lambda d, i, c, p: 100_000.0 * (1 + 0.001 * next(drift))
+    result = _run(device, PairedOptions(blocks=1, control_blocks=0, warm_up_s=0.05))
+    assert not result.warm_up_settled
+
+
+def test_impossible_options_are_refused() -> None:
+    with pytest.raises(BadInput):
+        PairedOptions(blocks=0)
