@@ -1,0 +1,20 @@
+"""From buffer bytes to events, phases, summaries, files and pictures."""
+
+from xtrace.trace.decode import decode
+from xtrace.trace.spans import CountCheck, check_counts, counts_per_site, phase_times, roles, spans
+from xtrace.trace.store import Trace, load, save
+from xtrace.trace.tables import TraceTables
+
+__all__ = [
+    "CountCheck",
+    "Trace",
+    "TraceTables",
+    "check_counts",
+    "counts_per_site",
+    "decode",
+    "load",
+    "phase_times",
+    "roles",
+    "save",
+    "spans",
+]

@@ -1,0 +1,190 @@
+"""A small model of a GPU that fills a trace buffer as decision 0001 describes, record by record.
+
+The kernel looks like a warp-specialised flash attention: three warp groups per CTA, of which the
+first has one producer warp (copies) and three idle ones, and the other two compute in turns. Each SM
+has its own clock zero; the global timer only moves in 32 ns steps. The truth is kept beside the bytes,
+and the writer shares no code with the decoder.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+KERNEL = "_Z9flash_fwdPv"
+PHASES = [
+    ("entry", "S2R"),
+    ("wait for slot", "SYNCS.PHASECHK"),
+    ("issue copy", "UTMALDG"),
+    ("wait for Q", "SYNCS.PHASECHK"),
+    ("wait for K", "SYNCS.PHASECHK"),
+    ("QK matrix", "HGMMA"),
+    ("softmax", "MUFU.EX2"),
+    ("wait for V", "SYNCS.PHASECHK"),
+    ("PV matrix", "HGMMA"),
+    ("epilogue", "STG.E"),
+]
+SITE = {name: k + 1 for k, (name, _) in enumerate(PHASES)}
+HEADER_BYTES = 64
+SLACK = 512
+
+
+def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
+    header = ring + SLACK
+    stride = 1 << (header + HEADER_BYTES - 1).bit_length()
+    return {
+        "schema": "xtrace/map/1",
+        "xtrace": "0.1.0",
+        "arch": "sm_90a",
+        "probes": "pp",
+        "input": {"name": "a.cubin", "sha256": "0" * 64},
+        "output": {"sha256": "1" * 64},
+        "kernels": [
+            {
+                "name": name,
+                "demangled": "flash_fwd(void*)",
+                "sites": [
+                    {"id": k + 1, "pc": 0x100 * (k + 1), "op": op, "phase": phase, "probe": "time"}
+                    for k, (phase, op) in enumerate(PHASES)
+                ],
+                "slot": {"stride": stride, "ring": ring, "record": 8, "header": header, "header_bytes": HEADER_BYTES},
+            }
+        ],
+    }
+
+
+@dataclass
+class Warp:
+    """One warp of the model: knows its SM's clock and writes records into its slot."""
+
+    slot: int
+    sm: int
+    clock0: int  # SM clock at time 0 of the model
+    mhz: float
+    map: dict[str, Any]
+    start_ns: int = 1 << 20  # global timer at time 0 of the model
+    records: list[tuple[int, int]] = field(default_factory=list)  # truth: (site, clock)
+    data: bytearray = field(default_factory=bytearray)
+
+    def __post_init__(self) -> None:
+        self.layout = self.map["kernels"][0]["slot"]
+        self.data = bytearray(self.layout["stride"])
+
+    def clock(self, t_ns: float) -> int:
+        return self.clock0 + int(t_ns * self.mhz / 1000)
+
+    def enter(self, t_ns: float, virtid: int = 0) -> None:
+        gt = (self.start_ns + int(t_ns)) // 32 * 32
+        struct.pack_into("<QQII", self.data, self.layout["header"], gt, self.clock(t_ns), self.sm, virtid)
+
+    def group(self, *records: tuple[str, float]) -> None:
+        """Write records as one group: only the group's first place is taken modulo the ring."""
+        at = (8 * len(self.records)) % self.layout["ring"]
+        for n, (phase, t_ns) in enumerate(records):
+            clock = self.clock(t_ns)
+            struct.pack_into("<II", self.data, at + 8 * n, clock & 0xFFFFFFFF, SITE[phase])
+            self.records.append((SITE[phase], clock))
+
+    def leave(self, t_ns: float) -> None:
+        gt = (self.start_ns + int(t_ns)) // 32 * 32
+        struct.pack_into(
+            "<QQII", self.data, self.layout["header"] + 32, gt, self.clock(t_ns), 8 * len(self.records), 0x1000
+        )
+
+
+@dataclass
+class Launch:
+    map: dict[str, Any]
+    buffer: bytes
+    warps: list[Warp]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    start_ns: int
+
+
+def attention(
+    *,
+    ctas: int = 4,
+    sms: int = 2,
+    tiles: int = 12,
+    ring: int = 4096,
+    seed: int = 1,
+    start_ns: int = 1_790_000_000_000_000_000,
+    mhz: float = 1980.0,
+    clock0: list[int] | None = None,
+) -> Launch:
+    """Run the model. Times within an SM's CTAs follow one another; CTAs on different SMs run side by side."""
+    rng = random.Random(seed)
+    layout = trace_map(ring=ring)
+    zero = clock0 or [rng.randrange(1 << 40) for _ in range(sms)]
+    free_at = [rng.uniform(0, 400) for _ in range(sms)]
+    warps: list[Warp] = []
+    for cta in range(ctas):
+        sm = cta % sms
+        begin = free_at[sm]
+        team = [Warp(cta * 12 + w, sm, zero[sm], mhz, layout, start_ns) for w in range(12)]
+        for warp in team:
+            warp.enter(begin + warp.slot % 12 * 9)
+        end = _run_cta(team, begin, tiles, rng)
+        free_at[sm] = end + 900
+        warps += team
+    stride = layout["kernels"][0]["slot"]["stride"]
+    buffer = b"".join(bytes(w.data) for w in warps) + bytes(stride)
+    return Launch(layout, buffer, warps, (ctas, 1, 1), (384, 1, 1), start_ns)
+
+
+def _run_cta(team: list[Warp], begin: float, tiles: int, rng: random.Random) -> float:
+    """One CTA. The tensor core serves one warp group at a time, so the two consumers fall into turns."""
+    depth = 2
+    ready = [begin + 900 + rng.uniform(0, 80)]  # tile arrival times
+    t = begin + 250
+    producer = team[0]
+    consumed: list[float] = []
+    groups = {1: begin + 300.0, 2: begin + 330.0}
+    tensor_free = begin
+    for group in groups:
+        for warp in team[4 * group : 4 * group + 4]:
+            warp.group(
+                ("entry", begin + 150 + warp.slot % 4 * 7), ("wait for Q", groups[group] - 60 + warp.slot % 4 * 5)
+            )
+    producer.group(("entry", begin + 120))
+    for tile in range(tiles):
+        free = consumed[tile - depth] if tile >= depth else t
+        issue = max(t, free)
+        producer.group(("wait for slot", t), ("issue copy", issue))
+        t = issue + 90 + rng.uniform(0, 15)
+        arrival = issue + 640 + rng.uniform(0, 120)
+        ready.append(arrival)
+        for group in groups:
+            now = groups[group]
+            start_k = max(now, ready[tile], tensor_free)
+            qk_end = start_k + 330 + rng.uniform(0, 12)
+            tensor_free = qk_end
+            softmax_end = qk_end + 410 + rng.uniform(0, 30)
+            start_v = max(softmax_end, ready[tile] + 60)
+            pv_start = max(start_v, tensor_free if tile else start_v)
+            pv_end = pv_start + 340 + rng.uniform(0, 12)
+            tensor_free = max(tensor_free, pv_end - 300)
+            for warp in team[4 * group : 4 * group + 4]:
+                jitter = warp.slot % 4 * 4 + rng.uniform(0, 3)
+                warp.group(
+                    ("wait for K", now + jitter),
+                    ("QK matrix", start_k + jitter),
+                    ("softmax", qk_end + jitter),
+                    ("wait for V", softmax_end + jitter),
+                    ("PV matrix", pv_start + jitter),
+                )
+            groups[group] = pv_end + 20
+        consumed.append(max(groups.values()))
+    end = max(groups.values())
+    producer.leave(t + 60)
+    for warp in team[1:4]:
+        warp.group(("entry", begin + 130))
+        warp.leave(begin + 240)
+    for group in groups:
+        for warp in team[4 * group : 4 * group + 4]:
+            warp.group(("epilogue", groups[group] + 15 + warp.slot % 4 * 4))
+            warp.leave(end + 480 + warp.slot % 4 * 11)
+    return end + 540

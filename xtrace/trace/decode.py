@@ -1,0 +1,203 @@
+"""Trace buffer to tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xtrace.errors import BadInput
+from xtrace.trace.buffer import Headers, Records, read_headers, read_records, slots_of
+from xtrace.trace.clocks import TimeAxis, Unwrapped, fit, unwrap
+from xtrace.trace.layout import KernelLayout, cta_shape, kernel_layout
+from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
+
+__all__ = ["decode"]
+
+MAX_CTAS = 1 << 31
+
+
+def decode(
+    buffer: bytes | bytearray | memoryview,
+    map: Mapping[str, Any],
+    kernel: str,
+    *,
+    grid: Sequence[int] | int | None = None,
+    block: Sequence[int] | int | None = None,
+) -> TraceTables:
+    """Decode what one launch of ``kernel`` left in its trace buffer.
+
+    Parameters
+    ----------
+    buffer
+        The whole buffer, spill-over slot included. Not copied.
+    map
+        Trace map (``xtrace/map/1``) of the traced image.
+    kernel
+        Mangled or demangled name.
+    grid, block
+        Launch shape. Without ``block`` (and without one in the map) CTAs cannot be told apart: every
+        warp is then its own CTA, and a warning says so. Without ``grid`` warps that never ran cannot be
+        counted.
+
+    Returns
+    -------
+    TraceTables
+        ``summary`` holds ``emitted, written, dropped`` (= ``overwritten`` by the ring + ``holes`` never
+        written), ``warps_ran, warps_unfinished, warps_never_ran, warps_without_slot, spill_over``,
+        ``damaged_slots, unknown_sites, non_monotonic``, the time axis (``origin_ns, time_step_ns,
+        time_error_ns, ns_per_cycle, time_method``), ``complete`` (nothing lost, damaged or
+        unfinished) and ``warnings``, one sentence each.
+
+    Raises
+    ------
+    BadInput
+        XT8101-XT8104 map or launch shape, XT8201 buffer size, XT8202 no warp left a header, XT8203 warps
+        ran but no record was written: an empty trace is an error, not a low overhead.
+    """
+    layout = kernel_layout(map, kernel)
+    shape = layout.block if block is None else cta_shape(block, "block", 1024)
+    ctas = None if grid is None else _volume(cta_shape(grid, "grid", MAX_CTAS))
+    warps_per_cta = 1 if shape is None else (_volume(shape) + 31) // 32
+    slots = slots_of(buffer, layout)
+    headers = read_headers(slots, layout)
+    if not len(headers.slot):
+        raise BadInput(
+            "XT8202",
+            "no record was written: no warp of this kernel left a header in the buffer"
+            if not len(headers.damaged)
+            else f"all {len(headers.damaged)} headers in the buffer are damaged",
+            where=layout.name,
+            hint="the kernel did not run, its buffer address was not patched, or the buffer is another kernel's",
+        )
+    records = read_records(slots, headers, layout)
+    if not len(records.site) and layout.sites:
+        raise BadInput(
+            "XT8203",
+            f"no record was written: {len(headers.slot)} warps ran, none passed any of {len(layout.sites)} sites",
+            where=layout.name,
+            hint="choose other probes, or check that this launch takes the traced path",
+        )
+    unwrapped = unwrap(records, headers)
+    axis = fit(headers)
+    warps = _warp_table(layout, headers, records, axis, warps_per_cta)
+    events = event_table(
+        layout,
+        warps,
+        warp=records.warp,
+        seq=records.seq,
+        site=records.site,
+        clock=unwrapped.clock,
+        t_ns=axis.at(unwrapped.clock, records.warp),
+    )
+    summary = _summary(layout, headers, records, unwrapped, axis, warps)
+    summary["unknown_sites"] = int(np.count_nonzero(events["pc"].to_numpy() < 0))
+    summary["slots"] = len(slots) - 1
+    summary["spill_over"] = bool(slots[-1].any())
+    summary["warps_per_cta"] = None if shape is None else warps_per_cta
+    summary["grid"] = None if grid is None else list(cta_shape(grid, "grid", MAX_CTAS))
+    summary["block"] = None if shape is None else list(shape)
+    expected = None if ctas is None or shape is None else ctas * warps_per_cta
+    summary["warps_expected"] = expected
+    summary["warps_without_slot"] = None if expected is None else max(0, expected - (len(slots) - 1))
+    summary["warps_never_ran"] = (
+        None if expected is None else max(0, min(expected, len(slots) - 1) - len(headers.slot) - len(headers.damaged))
+    )
+    _judge(summary)
+    return TraceTables(events, warps, summary)
+
+
+def _volume(shape: tuple[int, int, int]) -> int:
+    return shape[0] * shape[1] * shape[2]
+
+
+def _warp_table(
+    layout: KernelLayout, headers: Headers, records: Records, axis: TimeAxis, warps_per_cta: int
+) -> pd.DataFrame:
+    n = len(headers.slot)
+    every = np.arange(n)
+    written = np.bincount(records.warp, minlength=n).astype(np.int64)
+    return pd.DataFrame(
+        {
+            "kernel": constant(layout.name, n),
+            "slot": headers.slot.astype(np.int32),
+            "cta": (headers.slot // warps_per_cta).astype(np.int32),
+            "warp": (headers.slot % warps_per_cta).astype(np.int32),
+            "sm": headers.sm,
+            "t_entry_ns": axis.at(headers.clock_entry, every),
+            "t_exit_ns": np.where(headers.finished, axis.at(headers.clock_exit, every), np.nan),
+            "clock_entry": headers.clock_entry,
+            "clock_exit": headers.clock_exit,
+            "emitted": records.emitted,
+            "written": written,
+            "dropped": records.emitted - written,
+            "finished": headers.finished,
+        },
+        columns=list(WARP_COLUMNS),
+    )
+
+
+def _summary(
+    layout: KernelLayout,
+    headers: Headers,
+    records: Records,
+    unwrapped: Unwrapped,
+    axis: TimeAxis,
+    warps: pd.DataFrame,
+) -> dict[str, Any]:
+    emitted, written = int(records.emitted.sum()), len(records.site)
+    overwritten = int((records.emitted - records.kept).sum())
+    return {
+        "kernel": layout.name,
+        "demangled": layout.demangled,
+        "sites": len(layout.sites),
+        "warps_ran": len(headers.slot),
+        "warps_unfinished": int(np.count_nonzero(~headers.finished)),
+        "ctas_ran": int(warps["cta"].nunique()),
+        "sms": axis.sms,
+        "emitted": emitted,
+        "written": written,
+        "dropped": emitted - written,
+        "overwritten": overwritten,
+        "holes": emitted - written - overwritten,
+        "damaged_slots": [int(s) for s in headers.damaged[:100]],
+        "damaged": len(headers.damaged),
+        "non_monotonic": int(unwrapped.violations.sum()),
+        "non_monotonic_warps": int(np.count_nonzero(unwrapped.violations)),
+        "long_silences": unwrapped.ambiguous,
+        "origin_ns": axis.origin_ns,
+        "duration_ns": float(np.nanmax(warps[["t_entry_ns", "t_exit_ns"]].to_numpy())),
+        "time_step_ns": axis.step_ns,
+        "time_error_ns": axis.error_bound_ns,
+        "ns_per_cycle": float(np.median(axis.slope)),
+        "rate_known": axis.rate_known,
+        "time_method": "per SM" if not axis.sms_per_warp else f"per warp on {axis.sms_per_warp} of {axis.sms} SMs",
+    }
+
+
+def _judge(summary: dict[str, Any]) -> None:
+    """Fill in ``warnings`` and ``complete``."""
+    s = summary
+    losses = [
+        (s["overwritten"], "{} records were overwritten: the ring is too small for this launch"),
+        (s["holes"], "{} records were counted but never written"),
+        (s["warps_unfinished"], "{} warps never reached their exit: their record counts are lower bounds"),
+        (s["damaged"], "{} slots hold a damaged header and were left out"),
+        (s["unknown_sites"], "{} records name a site that the map does not know: wrong map, or damaged buffer"),
+        (s["non_monotonic"], "{} records run backwards in time"),
+        (s["warps_without_slot"] or 0, "{} warps had no slot in the buffer and left no trace"),
+        (s["warps_never_ran"] or 0, "{} warps of the launch left no header"),
+    ]
+    warnings = [text.format(f"{count:,}") for count, text in losses if count]
+    if s["spill_over"] and not s["warps_without_slot"]:
+        warnings.append("some warps had no slot in the buffer and left no trace: the launch is larger than the buffer")
+    s["complete"] = not warnings
+    if s["long_silences"]:
+        warnings.append(f"{s['long_silences']} warps are silent for more than 2**32 cycles: times there are uncertain")
+    if not s["rate_known"]:
+        warnings.append("the SM clock's rate is unknown (no two anchors differ): 0.5 ns per cycle is assumed")
+    if s["warps_per_cta"] is None:
+        warnings.append("the block size is unknown: every warp is shown as a CTA of its own")
+    s["warnings"] = warnings

@@ -1,0 +1,110 @@
+"""The decoded trace: two data frames and a summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from xtrace.trace.layout import KernelLayout
+
+__all__ = ["EVENT_COLUMNS", "WARP_COLUMNS", "TraceTables", "constant", "event_table"]
+
+EVENT_COLUMNS = ("kernel", "cta", "warp", "slot", "seq", "site", "phase", "op", "pc", "clock", "t_ns", "sm")
+WARP_COLUMNS = (
+    "kernel",
+    "slot",
+    "cta",
+    "warp",
+    "sm",
+    "t_entry_ns",
+    "t_exit_ns",
+    "clock_entry",
+    "clock_exit",
+    "emitted",
+    "written",
+    "dropped",
+    "finished",
+)
+UNKNOWN_SITE = "(unknown site)"
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TraceTables:
+    """One launch of one kernel.
+
+    Attributes
+    ----------
+    events
+        One row per surviving record, ordered by warp and time. A record begins ``phase``, which lasts
+        until the warp's next record or its exit. ``clock`` counts cycles of the SM ``sm`` and must not
+        be compared across SMs; ``t_ns`` is the common time axis, in ns after ``summary["origin_ns"]``.
+        ``site`` 0 does not occur; a site that the map does not know has ``pc`` -1.
+    warps
+        One row per warp that ran. ``written + dropped == emitted``. A warp that never reached its exit
+        has ``finished`` False, ``t_exit_ns`` NaN, and an ``emitted`` that is only a lower bound.
+    summary
+        Plain JSON values: counts, time axis, warnings; see ``xtrace.trace.decode``.
+    """
+
+    events: pd.DataFrame
+    warps: pd.DataFrame
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> str:
+        """Mangled name of the kernel."""
+        return str(self.summary.get("kernel", ""))
+
+
+def event_table(
+    layout: KernelLayout, warps: pd.DataFrame, *, warp: Array, seq: Array, site: Array, clock: Array, t_ns: Array
+) -> pd.DataFrame:
+    """The events frame from per-record columns; ``warp`` is the row in ``warps``, ``site`` the site id."""
+    ids = np.array([s.id for s in layout.sites], dtype=np.int64)
+    known = np.zeros(len(site), dtype=bool)
+    index = np.full(len(site), len(ids), dtype=np.int64)
+    if len(ids):
+        found = np.minimum(np.searchsorted(ids, site), len(ids) - 1)
+        known = ids[found] == site
+        index = np.where(known, found, len(ids))
+    phases = list(dict.fromkeys([s.phase for s in layout.sites]))
+    ops = list(dict.fromkeys([s.op for s in layout.sites]))
+    pcs = np.array([*(s.pc for s in layout.sites), -1], dtype=np.int32)
+    columns = {name: warps[name].to_numpy()[warp] for name in ("cta", "warp", "slot", "sm")}
+    return pd.DataFrame(
+        {
+            "kernel": constant(layout.name, len(site)),
+            "cta": columns["cta"],
+            "warp": columns["warp"],
+            "slot": columns["slot"],
+            "seq": seq.astype(np.uint32),
+            "site": site.astype(np.uint32),
+            "phase": _categories([s.phase for s in layout.sites], phases, index),
+            "op": _categories([s.op for s in layout.sites], ops, index),
+            "pc": pcs[index],
+            "clock": clock,
+            "t_ns": t_ns,
+            "sm": columns["sm"],
+        },
+        columns=list(EVENT_COLUMNS),
+    )
+
+
+def constant(text: str, rows: int) -> Any:
+    """A categorical column that holds ``text`` in every row."""
+    return pd.Categorical.from_codes(np.zeros(rows, dtype=np.int8), categories=pd.Index([text], dtype=object))
+
+
+def _categories(of_site: list[str], names: list[str], index: Array) -> Any:
+    """A column of texts by site index; the index behind the last site means "not in the map"."""
+    place = {name: k for k, name in enumerate(names)}
+    unknown = place.setdefault(UNKNOWN_SITE, len(names))
+    codes = np.array([*(place[name] for name in of_site), unknown], dtype=np.int32)
+    shown = list(place) if (index == len(of_site)).any() else names
+    return pd.Categorical.from_codes(codes[index], categories=pd.Index(shown, dtype=object))
