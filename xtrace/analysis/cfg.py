@@ -41,13 +41,55 @@ class ControlFlow:
     reachable: frozenset[int]  # block numbers reachable from the entry
 
 
-def _reconvergence_targets(instructions: Sequence[Instruction]) -> dict[str, list[int]]:
-    """Per convergence barrier, where a BSYNC on it may continue: the addresses its BSSYs name."""
-    targets: dict[str, list[int]] = {}
-    for ins in instructions:
-        if ins.base == "BSSY" and ins.target is not None and (m := _BARRIER.search(ins.text.split("BSSY", 1)[1])):
-            targets.setdefault(m[1], []).append(ins.target)
-    return targets
+def _barrier(ins: Instruction) -> str | None:
+    m = _BARRIER.search(ins.text.split(ins.base, 1)[1])
+    return m[1] if m else None
+
+
+def _add_reconvergence(instructions: Sequence[Instruction], succ: list[tuple[int, ...]]) -> None:
+    """A BSYNC may continue at the address named by any BSSY on the same barrier that reaches it.
+
+    Which BSSYs reach it is found on the graph itself, so edges are added until nothing changes.
+    A barrier that is saved or restored (BMOV) may come from anywhere: then every BSSY counts.
+    """
+    starts = [(ins.index, _barrier(ins), ins.target) for ins in instructions if ins.base == "BSSY" and not ins.never]
+    syncs = {ins.index: _barrier(ins) for ins in instructions if ins.base == "BSYNC" and not ins.never}
+    opened = {index: barrier for index, barrier, _ in starts}
+    moved = any(ins.base == "BMOV" for ins in instructions)
+    by_pc = {ins.pc: ins.index for ins in instructions}
+    changed = True
+    while changed:
+        changed = False
+        for start, barrier, target in starts:
+            if target not in by_pc:
+                continue
+            goal = by_pc[target]
+            for sync in _syncs_reached(succ, start, barrier, opened, syncs) if not moved else syncs:
+                if goal not in succ[sync]:
+                    succ[sync] = (*succ[sync], goal)
+                    changed = True
+
+
+def _syncs_reached(
+    succ: Sequence[tuple[int, ...]],
+    start: int,
+    barrier: str | None,
+    opened: Mapping[int, str | None],
+    syncs: Mapping[int, str | None],
+) -> set[int]:
+    found: set[int] = set()
+    seen = {start}
+    stack = list(succ[start])
+    while stack:
+        i = stack.pop()
+        if i in seen or opened.get(i, "") == barrier:  # opened again: this BSSY's claim ends here
+            continue
+        seen.add(i)
+        if syncs.get(i, "") == barrier:
+            found.add(i)
+            continue
+        stack += succ[i]
+    return found
 
 
 def _instruction_successors(
@@ -55,7 +97,6 @@ def _instruction_successors(
 ) -> list[tuple[int, ...]]:
     by_pc = {ins.pc: ins.index for ins in instructions}
     returns = [ins.index + 1 for ins in instructions if ins.flow is Flow.CALL]
-    converge = _reconvergence_targets(instructions)
     result: list[tuple[int, ...]] = []
     for ins in instructions:
         out: list[int] = []
@@ -74,8 +115,6 @@ def _instruction_successors(
                     hint="the image has no INDIRECT_BRANCH_TARGETS entry for it, so its control flow is unknown",
                 )
             targets = list(indirect[ins.pc])
-        elif ins.base == "BSYNC" and (m := _BARRIER.search(ins.text.split("BSYNC", 1)[1])):
-            targets = converge.get(m[1], [])
         elif ins.base == "BSSY":
             targets = []
         if ins.falls_through and not ins.never:
@@ -112,6 +151,7 @@ def build_cfg(
         XT3001/XT3002 when the control flow cannot be known for certain.
     """
     succ = _instruction_successors(instructions, indirect or {}, where)
+    _add_reconvergence(instructions, succ)
     pred: list[list[int]] = [[] for _ in instructions]
     leaders = {0}
     for i, out in enumerate(succ):

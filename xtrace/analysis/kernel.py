@@ -21,6 +21,7 @@ from .occupancy import SM90, register_slack
 __all__ = ["KernelAnalysis", "analyse", "analyse_all"]
 
 _EIATTR_INDIRECT_BRANCH_TARGETS = 0x34
+_OPERAND_READ, _RESULT, _SLOW_RESULT = 8, 16, 40  # cycles after issue, upper bounds
 
 
 @dataclass(frozen=True)
@@ -90,25 +91,28 @@ class KernelAnalysis:
     def reachable(self, index: int) -> bool:
         return self.cfg.block_of[index] in self.cfg.reachable
 
-    def recently_used(self, index: int, cycles: int = 32) -> int:
-        """Registers that instructions issued less than ``cycles`` before ``index`` read or write, on any path.
+    def recently_used(self, index: int) -> int:
+        """Registers whose fixed-latency read or write may not be over yet when control reaches ``index``.
 
-        Fixed-latency results and late operand reads are not signalled, only counted: a probe keeps away from
-        registers that could still be on their way.
+        Such results are not signalled, only counted (facts/sass.md 7.1): operands are read within 8 cycles of
+        issue, results arrive within 16, those of matrix and double-precision instructions within 40.
         """
         bits = 0
         best: dict[int, int] = {}
-        stack = [(p, cycles) for p in self.cfg.predecessors[index]]
+        stack = [(p, 0) for p in self.cfg.predecessors[index]]
         while stack:
-            i, left = stack.pop()
-            if best.get(i, 0) >= left:
-                continue
-            best[i] = left
+            i, later = stack.pop()
             ins = self.instructions[i]
-            bits |= ins.reads | ins.writes if not ins.opaque else 0
-            left -= max(ins.control.stall, 1)
-            if left > 0:
-                stack += [(p, left) for p in self.cfg.predecessors[i]]
+            age = later + max(ins.control.stall, 1)
+            if best.get(i, _SLOW_RESULT) <= age:
+                continue
+            best[i] = age
+            slow = "matrix" in ins.tags or ins.base.startswith("D")
+            if age < _OPERAND_READ:
+                bits |= ins.reads
+            if age < (_SLOW_RESULT if slow else _RESULT):
+                bits |= ins.writes
+            stack += [(p, age) for p in self.cfg.predecessors[i]]
         return bits
 
 

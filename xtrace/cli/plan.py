@@ -49,7 +49,8 @@ def _show(document: dict[str, Any], show_all: bool) -> None:
         console.print(f"[bold]{_short(k['demangled'] or k['name'])}[/]")
         console.print(
             f"  {k['instructions']} instructions, {k['added_words']} probe words; "
-            f"sites placed {k['placed']} of {total}; registers {registers['before']} -> {registers['after']}, occupancy {k['occupancy']}"
+            f"sites placed {k['placed']} of {total}; "
+            f"registers {registers['before']} -> {registers['after']}, occupancy {k['occupancy']}"
         )
         console.print(
             f"  {k['records']} record sites x {k['record_bytes']} B, ring {k['ring_bytes_per_warp']} B a warp; "

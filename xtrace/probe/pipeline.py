@@ -6,6 +6,8 @@ starts to issue a matrix group or a run of asynchronous copies, and where it goe
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa.model import Flow, Instruction
 
@@ -14,6 +16,8 @@ from .site import Site
 __all__ = ["COMPUTE", "pipeline_sites"]
 
 COMPUTE = "compute"
+_LOADS = frozenset({"memory", "global_load", "shared_load", "local_load"})
+_MAX_MOVE = 12  # instructions that a boundary may be moved when registers are short
 _COPY_RUN = 24  # instructions between two copies that still count as one run
 _WAITS = {"matrix_wait": "matrix wait", "copy_wait": "copy wait", "barrier": "barrier wait"}
 
@@ -113,5 +117,26 @@ def _without_empty_phases(a: KernelAnalysis, found: dict[int, Site]) -> list[Sit
                 k += 1
             if _is_trivial(a.instructions[k]) and k + 1 in found and a.cfg.block_of[k] == a.cfg.block_of[i]:
                 continue
-        keep.append(site)
+        keep.append(replace(site, alternatives=_alternatives(a, site, found)))
     return keep
+
+
+def _alternatives(a: KernelAnalysis, site: Site, found: dict[int, Site]) -> tuple[int, ...]:
+    """Later places for the end of a wait, earlier ones for the start of something, in the same block."""
+    block = a.cfg.blocks[a.cfg.block_of[site.index]]
+    places: list[int] = []
+    if site.phase == COMPUTE:
+        for k in range(site.index + 1, min(block.last, site.index + _MAX_MOVE) + 1):
+            if k in found or not _is_plain(a.instructions[k - 1]):
+                break
+            places.append(k)
+    else:
+        for k in range(site.index - 1, max(block.first, site.index - _MAX_MOVE) - 1, -1):
+            if k in found or not _is_plain(a.instructions[k]):
+                break
+            places.append(k)
+    return tuple(places)
+
+
+def _is_plain(ins: Instruction) -> bool:
+    return ins.tags <= _LOADS and ins.flow is Flow.FALL and not ins.opaque

@@ -43,6 +43,7 @@ def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
     a, state = plan.analysis, plan.state
     assert state is not None
     assert site.quad is not None
+    assert site.predicate is not None
     live = a.liveness.before[0]
     layout = a.isa.layout
     reserved = state.bits
@@ -51,9 +52,9 @@ def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
     upred = next((n for n in range(7) if not live & layout["UP"].bit(n)), None)
     if len(uniform) < 8 or upred is None:
         raise Refused("XT3030", "no free uniform registers at the kernel's entry", where=a.where)
-    d = site.data
+    a0, a1, a2 = site.scratch
     regs = PrologueRegisters(
-        site.quad, d, (d + 2, d + 3, d + 4), tuple(uniform[:8]), site.predicate, upred, site.scoreboard
+        site.quad, site.data, (a0, a1, a2), tuple(uniform[:8]), site.predicate, upred, site.scoreboard
     )
     return prologue(state, plan.slot, regs)
 
@@ -64,12 +65,22 @@ def _island(plan: KernelPlan, p: PlacedSite) -> Island:
     if p.site.kind == "entry":
         return _prologue(plan, p)
     if p.site.kind == "exit":
+        assert p.predicate is not None
         regs = ExitRegisters(p.quad, p.data, p.predicate, p.scoreboard)
         pc = plan.analysis.instructions[p.site.index].pc
         return exit_island(state, plan.slot, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last)
     assert p.id is not None
     rec = Record(
-        p.id, p.data, p.predicate, p.scoreboard, p.slot_in_group, p.group_size, p.elect, p.wait_first, p.wait_last
+        site=p.id,
+        data=p.data,
+        predicate=p.predicate,
+        scoreboard=p.scoreboard,
+        slot_in_group=p.slot_in_group,
+        group_size=p.group_size,
+        elect=p.elect,
+        wait_first=p.wait_first,
+        wait_last=p.wait_last,
+        split=p.split,
     )
     return record(state, plan.slot, rec)
 

@@ -33,7 +33,7 @@ def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
         "guard": ins.guard,
         "registers": p.registers,
         "scoreboard": p.scoreboard,
-        "waits": not p.wait_last,
+        "moved": p.moved,
     }
 
 

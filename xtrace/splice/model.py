@@ -37,21 +37,24 @@ class PlacedSite:
     id: int | None  # record id; None for entry and exit
     data: int = 0  # first data register
     quad: int | None = None  # exit only
-    predicate: int = 0
+    predicate: int | None = 0  # None: every active lane stores
     scoreboard: int = 0
     slot_in_group: int = 0
     group_size: int | None = 1
     elect: bool = True
     wait_first: int = 0
     wait_last: bool = True
+    split: bool = False  # a single data register
+    scratch: tuple[int, ...] = ()  # entry only
+    moved: int = 0  # instructions away from where the selector put it
 
     @property
     def registers(self) -> list[str]:
         if self.quad is not None:
-            general = [*range(self.quad, self.quad + 4), self.data, self.data + 1]
+            general = [*range(self.quad, self.quad + 4), self.data, self.data + 1, *self.scratch]
         else:
-            general = [self.data, self.data + 1]
-        return [*(f"R{n}" for n in general), f"P{self.predicate}"]
+            general = [self.data] if self.split else [self.data, self.data + 1]
+        return [*(f"R{n}" for n in general), *([] if self.predicate is None else [f"P{self.predicate}"])]
 
 
 @dataclass(frozen=True, slots=True)

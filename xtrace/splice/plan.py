@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xtrace.analysis import KernelAnalysis, analyse_all
 from xtrace.errors import BadInput, Refused
@@ -78,8 +79,7 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
 
 def _highest_register(p: PlacedSite) -> int:
     quad = -1 if p.quad is None else p.quad + 3
-    extra = p.data + (4 if p.site.kind == "entry" else 1)
-    return max(quad, extra)
+    return max(quad, p.data + (0 if p.split else 1), *p.scratch)
 
 
 def _kernel_refusal(a: KernelAnalysis) -> str | None:
@@ -111,15 +111,15 @@ def _uniform_state(a: KernelAnalysis) -> UniformState | None:
 
 def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
     here = free.at(0)
-    quad = next(here.groups(4), None)
-    if quad is not None:
-        here.without(quad, 4)
-    five = next((r for r in here.groups(8)), None)
+    quad = here.take(4)
+    pair = here.take(2)
+    scratch = [here.take(1) for _ in range(3)]
     entry = next(s for s in sites if s.kind == "entry")
-    if quad is None or five is None or not here.predicates or not here.scoreboards:
+    if quad is None or pair is None or None in scratch or not here.predicates or not here.scoreboards:
         result.refused.append(RefusedSite(entry, "no dead registers at the kernel's entry"))
         return
-    result.placed.append(PlacedSite(entry, None, five, quad, here.predicates[0], here.scoreboards[0]))
+    singles = tuple(r for r in scratch if r is not None)
+    result.placed.append(PlacedSite(entry, None, pair, quad, here.predicates[0], here.scoreboards[0], scratch=singles))
 
 
 def _place_records(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
@@ -127,19 +127,31 @@ def _place_records(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) 
     for site in sites:
         if site.kind != "record":
             continue
-        here = free.at(site.index)
-        pair = next(here.groups(2), None)
-        if pair is None:
-            why = f"no aligned pair of dead registers below R{free.limit(site.index)}"
-        elif not here.predicates:
-            why = "no dead predicate register to elect the storing lane"
-        elif not here.scoreboards:
-            why = "the kernel may have all six scoreboards outstanding"
+        for index in (site.index, *site.alternatives):
+            placed = _try_record(replace(site, index=index), next_id, free)
+            if placed is not None:
+                placed.moved = index - site.index
+                result.placed.append(placed)
+                next_id += 1
+                break
         else:
-            result.placed.append(PlacedSite(site, next_id, pair, None, here.predicates[0], here.scoreboards[0]))
-            next_id += 1
-            continue
-        result.refused.append(RefusedSite(site, why))
+            result.refused.append(RefusedSite(site, _why_not(site, free)))
+
+
+def _try_record(site: Site, number: int, free: FreeFinder) -> PlacedSite | None:
+    here = free.at(site.index)
+    width = next((w for w in (2, 1) if any(True for _ in here.groups(w))), None)
+    if width is None or not here.scoreboards:
+        return None
+    predicate = here.predicates[0] if here.predicates else None
+    data = next(here.groups(width))
+    return PlacedSite(site, number, data, None, predicate, here.scoreboards[0], split=width == 1)
+
+
+def _why_not(site: Site, free: FreeFinder) -> str:
+    if not free.at(site.index).scoreboards:
+        return "the kernel may have claims outstanding on all six scoreboards"
+    return f"no general register below R{free.limit(site.index)} is dead"
 
 
 def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
@@ -149,18 +161,17 @@ def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
             continue
         here = free.at(site.index)
         goes_on = bool(a.instructions[site.index].guard)
-        quad = next(here.groups(4), None)
-        if quad is not None:
-            here.without(quad, 4)
-        pair = next(here.groups(2), None)
+        quad = here.take(4)
+        pair = here.take(2)
         if pair is None and quad is not None:  # one quad and nothing else: use half of it for everything
             pair, quad = quad, None
-        if pair is None or not here.predicates or not here.scoreboards:
+        scoreboard = next(iter(here.scoreboards), None)
+        if scoreboard is None and quad is not None and not goes_on:
+            scoreboard = 0  # nobody waits for a store behind which the warp ends, so any scoreboard will do
+        if pair is None or not here.predicates or scoreboard is None:
             result.refused.append(RefusedSite(site, "no dead registers or free scoreboard at this exit"))
             continue
-        result.placed.append(
-            PlacedSite(site, None, pair, quad, here.predicates[0], here.scoreboards[0], wait_last=goes_on)
-        )
+        result.placed.append(PlacedSite(site, None, pair, quad, here.predicates[0], scoreboard, wait_last=goes_on))
 
 
 def _group_records(result: KernelPlan, free: FreeFinder) -> None:
@@ -183,7 +194,10 @@ def _share_elected_lane(a: KernelAnalysis, group: list[PlacedSite], free: FreeFi
     k = 0
     while k < len(group):
         start = group[k].site.index
-        best: tuple[int, int] = (0, group[k].predicate)
+        if group[k].predicate is None:
+            k += 1
+            continue
+        best = (0, 0)
         for pred in free.at(start).predicates:
             bit = predicates.bit(pred)
             n = k + 1
@@ -193,10 +207,10 @@ def _share_elected_lane(a: KernelAnalysis, group: list[PlacedSite], free: FreeFi
             ):
                 n += 1
             best = max(best, (n - k, pred))
-        for p in group[k : k + max(best[0], 1)]:
+        for p in group[k : k + best[0]]:
             p.predicate = best[1]
             p.elect = p is group[k]
-        k += max(best[0], 1)
+        k += best[0]
 
 
 def _defer_waits(result: KernelPlan, free: FreeFinder) -> None:
@@ -226,10 +240,11 @@ def _deferral(
     for scoreboard in here.scoreboards:
         if next_islands(a, p.site.index, scoreboard, 0, islands) is None:
             continue
-        for n, pair in enumerate(here.groups(2)):
-            targets = next_islands(a, p.site.index, scoreboard, 3 << pair, islands)
+        width = 1 if p.split else 2
+        for n, data in enumerate(here.groups(width)):
+            targets = next_islands(a, p.site.index, scoreboard, ((1 << width) - 1) << data, islands)
             if targets is not None:
-                return scoreboard, pair, targets
+                return scoreboard, data, targets
             if n >= _CANDIDATES:
                 break
     return None

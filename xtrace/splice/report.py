@@ -43,6 +43,7 @@ def _sites(k: KernelPlan) -> list[dict[str, Any]]:
                 "depth": 0 if loop is None else loop.depth,
                 "registers": p.registers,
                 "scoreboard": p.scoreboard,
+                "moved": p.moved,
                 "wait": "at once" if p.wait_last else "deferred",
                 "words": len(island.words),
                 "cycles": _issue_cycles(island.words),

@@ -45,7 +45,8 @@ class Free:
 
     def groups(self, width: int) -> Iterator[int]:
         """Aligned runs of ``width`` free general registers: never-named ones first, then from the top."""
-        own, shared = [], []
+        own: list[int] = []
+        shared: list[int] = []
         unit = (1 << width) - 1
         for r in range(0, self._general.bit_length(), width):
             if self._general >> r & unit == unit:
@@ -53,8 +54,12 @@ class Free:
         yield from own
         yield from reversed(shared)
 
-    def without(self, first: int, width: int) -> None:
-        self._general &= ~(((1 << width) - 1) << first)
+    def take(self, width: int) -> int | None:
+        """The first such run, which is then no longer free."""
+        first = next(self.groups(width), None)
+        if first is not None:
+            self._general &= ~(((1 << width) - 1) << first)
+        return first
 
     @property
     def predicates(self) -> list[int]:

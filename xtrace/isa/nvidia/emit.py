@@ -78,14 +78,15 @@ class Record:
     """One time record: what differs between record islands."""
 
     site: int
-    data: int  # even register: clock, then site id
-    predicate: int
+    data: int  # even register: clock, then site id; any register when split
+    predicate: int | None  # None: every active lane stores the same eight bytes
     scoreboard: int
     slot_in_group: int = 0
     group_size: int | None = 1  # set on the first record of a group: moves the cursor by that many records
     elect: bool = True  # False: the predicate still holds the lane elected by an earlier record of the group
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
     wait_last: bool = True  # wait for our own store before the kernel goes on
+    split: bool = False  # one data register only: two 4-byte stores, one after the other
 
 
 def _distance(producer: Op, consumer: Op) -> int:
@@ -211,17 +212,25 @@ def prologue(state: UniformState, slot: SlotLayout, regs: PrologueRegisters) -> 
 
 def record(state: UniformState, slot: SlotLayout, rec: Record) -> Island:
     """Record island: ``{clock, site}`` goes to the warp's ring."""
+    at, sb = 8 * rec.slot_in_group, rec.scoreboard
+
+    def store(offset: int, words: int) -> Op:
+        op = e.store(state.address, offset, rec.data, words, sb)
+        return op if rec.predicate is None else op.guarded(rec.predicate)
+
     ops: list[Op] = []
-    if rec.elect:
+    if rec.elect and rec.predicate is not None:
         ops.append(e.elect(rec.predicate))
     ops.append(e.cs2r32(rec.data, SpecialRegister.CLOCK_LO))
     if rec.group_size is not None:
         ops.append(e.uand_or(state.address, state.offset, slot.ring - 1, state.base))
         ops.append(e.uiadd_imm(state.offset, state.offset, 8 * rec.group_size))
-    ops.append(e.mov_imm(rec.data + 1, rec.site))
-    ops.append(e.store(state.address, 8 * rec.slot_in_group, rec.data, 2, rec.scoreboard).guarded(rec.predicate))
+    if rec.split:
+        ops += [store(at, 1), e.mov_imm(rec.data, rec.site), store(at + 4, 1)]
+    else:
+        ops += [e.mov_imm(rec.data + 1, rec.site), store(at, 2)]
     if rec.wait_last:
-        ops.append(e.nop().waiting(1 << rec.scoreboard))
+        ops.append(e.nop().waiting(1 << sb))
     ops[0] = ops[0].waiting(rec.wait_first)
     return schedule(ops)
 
