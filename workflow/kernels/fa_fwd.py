@@ -2,7 +2,8 @@
 
 Method: Dao, FlashAttention-2 (2023), algorithm 1 with causal masking: one CTA owns BM query rows and walks
 the key blocks from the left; blocks wholly below the diagonal need no mask, so two loops. Row maxima and
-sums are kept in base 2 (the scale contains log2(e)). Tensors are (batch, seqlen, heads, head_dim).
+sums are kept in base 2 (the scale contains log2(e)).
+Tensors are (batch, seqlen, heads, head_dim); LSE is (batch, heads, seqlen), in natural logarithms.
 """
 
 import triton
@@ -59,7 +60,8 @@ def fa_fwd_hd128_causal(
         acc, m, total = fa_step(q, K + k_offsets, V + v_offsets, acc, m, total, scale, rows, start + cols, False)
         K += BN * stride_s
         V += BN * stride_s
-    for start in tl.range(first_masked, first_masked + BM, BN):
+    # Not pipelined: with copies in flight over its back edge the assembler would serialise all matrix instructions.
+    for start in tl.range(first_masked, first_masked + BM, BN, num_stages=1):
         acc, m, total = fa_step(q, K + k_offsets, V + v_offsets, acc, m, total, scale, rows, start + cols, True)
         K += BN * stride_s
         V += BN * stride_s
@@ -74,16 +76,20 @@ def _block(shape: Shape, c: dict[str, int], cta: int) -> int:
     return blocks - 1 - cta % blocks
 
 
+def _tensor(shape: Shape) -> tuple[int, ...]:
+    return shape["batch"], shape["seqlen"], shape["heads"], shape["head_dim"]
+
+
 SPEC = KernelSpec(
     name="fa_fwd_hd128_causal_triton",
     entry="fa_fwd_hd128_causal",
     module="workflow.kernels.fa_fwd",
     arguments=(
-        Argument("Q", "*bf16", aligned=True),
-        Argument("K", "*bf16", aligned=True),
-        Argument("V", "*bf16", aligned=True),
-        Argument("OUT", "*bf16", aligned=True),
-        Argument("LSE", "*fp32", aligned=True),
+        Argument("Q", "*bf16", dims=_tensor, aligned=True),
+        Argument("K", "*bf16", dims=_tensor, aligned=True),
+        Argument("V", "*bf16", dims=_tensor, aligned=True),
+        Argument("OUT", "*bf16", dims=_tensor, output=True, aligned=True),
+        Argument("LSE", "*fp32", dims=lambda s: (s["batch"], s["heads"], s["seqlen"]), output=True, aligned=True),
         Argument("scale", "fp32", lambda s: LOG2E / s["head_dim"] ** 0.5),
         Argument("stride_b", "i32", lambda s: s["seqlen"] * s["heads"] * s["head_dim"], aligned=True),
         Argument("stride_s", "i32", lambda s: s["heads"] * s["head_dim"], aligned=True),
@@ -92,9 +98,10 @@ SPEC = KernelSpec(
         Argument("heads", "i32", lambda s: s["heads"]),
     ),
     variants={
-        "default": Variant({"BM": 128, "BN": 128, "D": 128}, num_warps=8, num_stages=2),
+        "default": Variant({"BM": 128, "BN": 128, "D": 128}, num_warps=8, num_stages=3),
+        "two_stages": Variant({"BM": 128, "BN": 128, "D": 128}, num_warps=8, num_stages=2),
         "narrow": Variant({"BM": 128, "BN": 64, "D": 128}, num_warps=8, num_stages=3),
-        "narrow_four_warps": Variant({"BM": 64, "BN": 64, "D": 128}, num_warps=4, num_stages=3),
+        "small": Variant({"BM": 64, "BN": 64, "D": 128}, num_warps=4, num_stages=3),
     },
     grid=lambda s, c: (cdiv(s["seqlen"], c["BM"]), s["batch"] * s["heads"], 1),
     loops=(

@@ -46,9 +46,9 @@ SPEC = KernelSpec(
     entry="gemm_bf16",
     module="workflow.kernels.gemm",
     arguments=(
-        Argument("A", "*bf16", aligned=True),
-        Argument("B", "*bf16", aligned=True),
-        Argument("C", "*bf16", aligned=True),
+        Argument("A", "*bf16", dims=lambda s: (s["m"], s["k"]), aligned=True),
+        Argument("B", "*bf16", dims=lambda s: (s["k"], s["n"]), aligned=True),
+        Argument("C", "*bf16", dims=lambda s: (s["m"], s["n"]), output=True, aligned=True),
         Argument("M", "i32", lambda s: s["m"], aligned=True),
         Argument("N", "i32", lambda s: s["n"], aligned=True),
         Argument("K", "i32", lambda s: s["k"], aligned=True),

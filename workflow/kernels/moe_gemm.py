@@ -46,10 +46,18 @@ def moe_gemm_bf16(
     tl.store(OUT + slot.to(tl.int64)[:, None] * stride_o + cols[None, :], out, mask=real[:, None])
 
 
+BLOCK_SLOTS = 128  # what the router pads each expert's slots to
+
+
 def worst_blocks(shape: Shape, bm: int) -> int:
     """Blocks of BM slots that suffice however the router decides: every expert may waste up to bm - 1."""
     slots = shape["tokens"] * shape["top_k"]
     return min(cdiv(slots + shape["experts"] * (bm - 1), bm), slots)
+
+
+def used_blocks(shape: Shape, bm: int) -> int:
+    """Blocks that hold slots: depends on the router's decisions, which ``expert_slots_E`` counts per expert."""
+    return sum(cdiv(shape[f"expert_slots_{e}"], bm) for e in range(shape["experts"]))
 
 
 def _rows_trips(shape: Shape, c: dict[str, int], cta: int) -> int:
@@ -57,7 +65,7 @@ def _rows_trips(shape: Shape, c: dict[str, int], cta: int) -> int:
     blocks_m = worst_blocks(shape, c["BM"])
     first_m = cta // (c["GROUP"] * blocks_n) * c["GROUP"]
     pid_m = first_m + cta % (c["GROUP"] * blocks_n) % min(blocks_m - first_m, c["GROUP"])
-    return shape["k"] // c["BK"] if pid_m < shape["used_blocks"] else 0
+    return shape["k"] // c["BK"] if pid_m < used_blocks(shape, c["BM"]) else 0
 
 
 SPEC = KernelSpec(
@@ -65,13 +73,13 @@ SPEC = KernelSpec(
     entry="moe_gemm_bf16",
     module="workflow.kernels.moe_gemm",
     arguments=(
-        Argument("X", "*bf16", aligned=True),
-        Argument("W", "*bf16", aligned=True),
-        Argument("OUT", "*bf16", aligned=True),
-        Argument("WEIGHTS", "*fp32", aligned=True),
-        Argument("SLOTS", "*i32", aligned=True),
-        Argument("EXPERTS", "*i32", aligned=True),
-        Argument("PADDED", "*i32", aligned=True),
+        Argument("X", "*bf16", dims=lambda s: (s["tokens"], s["k"]), aligned=True),
+        Argument("W", "*bf16", dims=lambda s: (s["experts"], s["n"], s["k"]), aligned=True),
+        Argument("OUT", "*bf16", dims=lambda s: (s["tokens"] * s["top_k"], s["n"]), output=True, aligned=True),
+        Argument("WEIGHTS", "*fp32", dims=lambda s: (s["tokens"] * s["top_k"],), aligned=True),
+        Argument("SLOTS", "*i32", dims=lambda s: (worst_blocks(s, BLOCK_SLOTS) * BLOCK_SLOTS,), aligned=True),
+        Argument("EXPERTS", "*i32", dims=lambda s: (worst_blocks(s, BLOCK_SLOTS),), aligned=True),
+        Argument("PADDED", "*i32", dims=lambda s: (1,), aligned=True),
         Argument("N", "i32", lambda s: s["n"], aligned=True),
         Argument("K", "i32", lambda s: s["k"], aligned=True),
         Argument("slots", "i32", lambda s: s["tokens"] * s["top_k"], aligned=True),
@@ -81,9 +89,11 @@ SPEC = KernelSpec(
         Argument("stride_o", "i32", lambda s: s["n"], aligned=True),
     ),
     variants={
-        "default": Variant({"BM": 128, "BN": 256, "BK": 64, "GROUP": 8, "TOP_K": 2}, num_warps=8, num_stages=3),
-        "four_stages": Variant({"BM": 128, "BN": 256, "BK": 64, "GROUP": 8, "TOP_K": 2}, num_warps=8, num_stages=4),
-        "square": Variant({"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "TOP_K": 2}, num_warps=8, num_stages=3),
+        "default": Variant({"BM": BLOCK_SLOTS, "BN": 256, "BK": 64, "GROUP": 8, "TOP_K": 2}, num_warps=8, num_stages=3),
+        "four_stages": Variant(
+            {"BM": BLOCK_SLOTS, "BN": 256, "BK": 64, "GROUP": 8, "TOP_K": 2}, num_warps=8, num_stages=4
+        ),
+        "square": Variant({"BM": BLOCK_SLOTS, "BN": 128, "BK": 64, "GROUP": 8, "TOP_K": 2}, num_warps=8, num_stages=3),
     },
     grid=lambda s, c: (worst_blocks(s, c["BM"]) * cdiv(s["n"], c["BN"]), 1, 1),
     loops=(Loop("depth", "for _ in tl.range(0, K // BK)", _rows_trips),),

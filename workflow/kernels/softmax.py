@@ -1,4 +1,4 @@
-"""Row softmax, bf16 in and out, float inside.
+"""Row softmax, bf16 in and out, float inside. The shape's ``ctas`` says how many CTAs are launched.
 
 A fixed number of CTAs walks the rows; each row (a power of two of at most 16384 columns) stays in registers.
 """
@@ -14,7 +14,7 @@ def softmax_rows(X, Y, rows, columns, stride, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
     mask = cols < columns
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0)):
-        offset = row.to(tl.int64) * stride + cols
+        offset = row * stride.to(tl.int64) + cols
         x = tl.load(X + offset, mask=mask, other=float("-inf")).to(tl.float32)
         x = (x - tl.max(x, 0)) * 1.4426950408889634
         e = tl.math.exp2(x)
@@ -25,13 +25,17 @@ def _ctas(shape: Shape) -> int:
     return min(shape["rows"], shape["ctas"])
 
 
+def _rows(shape: Shape) -> tuple[int, ...]:
+    return shape["rows"], shape["columns"]
+
+
 SPEC = KernelSpec(
     name="softmax_triton",
     entry="softmax_rows",
     module="workflow.kernels.softmax",
     arguments=(
-        Argument("X", "*bf16", aligned=True),
-        Argument("Y", "*bf16", aligned=True),
+        Argument("X", "*bf16", dims=_rows, aligned=True),
+        Argument("Y", "*bf16", dims=_rows, output=True, aligned=True),
         Argument("rows", "i32", lambda s: s["rows"]),
         Argument("columns", "i32", lambda s: s["columns"], aligned=True),
         Argument("stride", "i32", lambda s: s["columns"], aligned=True),

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 __all__ = ["Argument", "KernelSpec", "Loop", "Shape", "Variant", "cdiv"]
 
 Shape = Mapping[str, int]
 """Named problem sizes, e.g. ``{"batch": 4, "seqlen": 4096, "heads": 16, "head_dim": 128}``."""
+
+ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "i32": 4}
 
 
 def cdiv(a: int, b: int) -> int:
@@ -31,7 +34,11 @@ class Argument:
     type
         Triton type: ``*bf16``, ``*i32``, ``i32``, ``fp32``.
     value
-        For scalars: gives the value for a shape. For pointers: None, the buffer of the same name is meant.
+        For scalars: gives the value for a shape.
+    dims
+        For pointers: the extents of the buffer, row-major, for a shape.
+    output
+        The kernel writes the whole buffer (and does not read it).
     aligned
         The kernel is compiled under the promise that the value (a pointer's address, an integer) is a
         multiple of 16.
@@ -40,11 +47,22 @@ class Argument:
     name: str
     type: str
     value: Callable[[Shape], int | float] | None = None
+    dims: Callable[[Shape], tuple[int, ...]] | None = None
+    output: bool = False
     aligned: bool = False
 
     @property
     def is_pointer(self) -> bool:
         return self.type.startswith("*")
+
+    @property
+    def element(self) -> str:
+        """Element type of a pointer."""
+        return self.type.removeprefix("*")
+
+    def buffer_bytes(self, shape: Shape) -> int:
+        """Size of a pointer's buffer."""
+        return prod(self.dims(shape)) * ELEMENT_BYTES[self.element] if self.dims else 0
 
     @property
     def size(self) -> int:
