@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -16,6 +17,7 @@ from xtrace.image import Image, load
 
 __all__ = ["command"]
 
+_HEADINGS = {"strict": "strict", "relocated": "reloc.", "operands": "oper.", "form": "form", "opcode": "opcode"}
 EPILOG = """\b
 Shares are of the original's instructions, in order; trailing padding is not counted:
   strict     all bits equal
@@ -61,28 +63,43 @@ def _map_beside(other: Path, original: Image, changed: Image) -> dict[str, Any] 
 
 def _print(results: list[KernelPreservation], image: Path, other: Path) -> None:
     console = Console(highlight=False)
-    table = Table(title=f"{image.name} preserved in {other.name}", title_justify="left")
-    table.add_column("kernel", overflow="fold", max_width=44)
-    for heading in ("instructions", "inserted", *LEVELS, "changed blocks", "control fields", "retargeted"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for r in results:
+    table = Table(
+        title=f"{image.name} preserved in {other.name}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    for heading in ("", "instr.", "new", *(_HEADINGS[level] for level in LEVELS), "blocks", "control"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, r in enumerate(results, 1):
         table.add_row(
-            r.name if r.name == r.other_name else f"{r.name} / {r.other_name}",
+            f"{number}",
             f"{r.instructions}",
             f"+{r.inserted}",
             *(_percent(getattr(r, level)) for level in LEVELS),
-            f"{r.changed_blocks} of {r.blocks}",
+            f"{r.changed_blocks}/{r.blocks}",
             f"{r.control_fields_changed}",
-            f"{r.retargeted}",
         )
     console.print(table)
-    by_map = all(r.method == "map" for r in results)
-    console.print(
-        "paired by the address map" if by_map else "paired by longest common subsequence: a lower bound of `relocated`"
-    )
+    console.print("Levels in per cent of the original's instructions; blocks: changed/all; control: edited fields.")
+    for number, name in enumerate(_distinct([r.name for r in results], console.width - 6), 1):
+        console.print(f"{number:3d}  {name}", markup=False)
+    if all(r.method == "map" for r in results):
+        console.print("paired by the address map, one to one")
+    else:
+        console.print("paired by longest common subsequence (no address map): shares are lower bounds")
+
+
+def _distinct(names: list[str], width: int) -> list[str]:
+    """Names cut to ``width`` characters around the place where they begin to differ."""
+    low, high = min(names, default=""), max(names, default="")  # every common prefix is one of these two
+    common = next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), 0)
+    shown = []
+    for name in names:
+        start = 0 if len(name) <= width else max(0, min(common - 12, len(name) - width + 1))
+        text = ("…" if start else "") + name[start:]
+        shown.append(text if len(text) <= width else text[: width - 1] + "…")
+    return shown
 
 
 def _percent(share: float) -> str:
-    """Two decimals, and never 100.00 % for something that is not whole."""
-    text = f"{100 * share:.2f} %"
-    return "< 100 %" if share < 1.0 and text.startswith("100.00") else text
+    """Two decimals, and 100 only for what is whole."""
+    text = "100" if share == 1.0 else f"{100 * share:.2f}"
+    return "<100" if text == "100.00" else text

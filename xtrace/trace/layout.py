@@ -57,7 +57,7 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     Raises
     ------
     BadInput
-        XT8101 malformed map, XT8102 the map has no such kernel.
+        XT8101 malformed map, XT8102 the map has no such kernel, XT8105 the kernel was not traced.
     Unsupported
         XT8103 a record size that this version does not read.
     """
@@ -93,6 +93,13 @@ def _layout(entry: Mapping[str, Any]) -> KernelLayout:
     if not isinstance(name, str) or not isinstance(demangled, str):
         raise _malformed("a kernel's name is not text")
     slot = entry.get("slot")
+    if slot is None:
+        raise BadInput(
+            "XT8105",
+            "the map gives this kernel no trace buffer: it was not traced",
+            where=name,
+            hint="splice this kernel, or choose another one",
+        )
     if not isinstance(slot, Mapping):
         raise _malformed(f"kernel {name}: no 'slot'")
     stride, ring, header = (_number(slot, key, name) for key in ("stride", "ring", "header"))
