@@ -29,8 +29,9 @@ class Kernel:
 
     ``functions`` are the local functions inside the kernel's own text section: (name, offset, size).
     ``max_threads`` is ``__launch_bounds__`` or the required block size multiplied out, None when not given.
-    ``shared_static`` counts bytes of statically allocated shared memory, ``param_base``/``param_size`` locate the
-    parameters in constant bank 0.
+    ``shared_static`` is the size of the kernel's shared-memory section in bytes; since sm_90 it includes the
+    1 KiB that the system reserves in every block. ``param_base``/``param_size`` locate the parameters in
+    constant bank 0.
     """
 
     name: str
