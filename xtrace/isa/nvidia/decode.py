@@ -20,6 +20,7 @@ __all__ = ["NvidiaIsa"]
 
 _TEXT = re.compile(r"(?:(@!?(U?P)([0-6]|T)) +)?(\S+)(?: +(.*))?")
 _ADDRESS = re.compile(r"(.*?)\b0x([0-9a-f]+)")
+_NEVER = ("@!PT", "@!UPT")
 _MASK64 = (1 << 64) - 1
 
 
@@ -73,8 +74,9 @@ class NvidiaIsa:
         pc = index * self.word_bytes
         kind, pinned = flow.flow_of(word, self.family)
         target = flow.target_of(word, pc, self.family)
-        if target is not None:
-            text = _with_address(text, target)
+        shown = flow.shown_address(word, pc, self.family)
+        if shown is not None:
+            text = _with_address(text, shown)
         match = _TEXT.fullmatch(text)
         if not match:  # nothing that the tool prints for an instruction
             guard, opcode, operands, guard_bits = "", text.split(" ", 1)[0] or "?", "", 0
@@ -82,9 +84,11 @@ class NvidiaIsa:
             guard, opcode, operands = match[1] or "", match[4], match[5] or ""
             guard_bits = self.layout[match[2]].bit(int(match[3])) if guard and match[3] != "T" else 0
         reads, writes, row, tags, consistent = self._body(opcode, operands, kind)
-        opaque = row is None or not consistent or not match
-        if opaque:
+        opaque = row is None or not consistent or not match or (kind is Flow.INDIRECT and opcode.startswith("CALL"))
+        if opaque:  # also a call into unknown code
             reads = writes = self._everything
+        elif guard in _NEVER:
+            reads = writes = 0
         scheduling = control.decode(word)
         if pinned:
             tags |= {"pinned"}

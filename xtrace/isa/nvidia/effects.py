@@ -13,8 +13,10 @@ from xtrace.isa.nvidia.widths import RULES, Widths
 
 __all__ = ["Effects", "Shape", "effects", "shape_of"]
 
-_TMA_BLOCK = 8  # URs from the base that any tensor copy may read: address, barrier, 5 coordinates, one spare
-_IM2COL_BLOCK = 10  # the same with im2col offsets
+# A tensor copy's first operand names a block of uniform registers: shared address and barrier (loads), shared address
+# (stores), nothing (prefetch), then one coordinate per dimension. Im2col offsets are an operand of their own.
+_BEFORE_COORDINATES = {"UTMALDG": 2, "UTMASTG": 1, "UTMAREDG": 1, "UTMAPF": 0}
+_TMA_BLOCK = 8  # any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +105,16 @@ def effects(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -
         if operand.kind is Kind.REGISTER:
             reads |= _bits(layout, operand.registers[0], shape.widths.of(index))
         elif operand.kind is Kind.MEMORY:
-            reads |= _address_bits(layout, operand, shape.widths.wide_address)
+            shared = shape.row.width == "ldgsts" and index == 0  # its destination; the source is a global address
+            reads |= _address_bits(layout, operand, shape.widths.wide_address and not shared)
         elif operand.kind is Kind.CONSTANT:
             for register in operand.registers:
                 reads |= _bits(layout, register)
         elif operand.kind in (Kind.PREDICATE, Kind.BARRIER):
             reads |= _bits(layout, operand.registers[0])
         elif operand.kind is Kind.MATRIX:
-            # Shared-memory A: its descriptor and B's are four consecutive uniform registers, else only B's pair.
-            reads |= _bits(layout, operand.registers[0], 4 if index == 0 else 2)
+            # Four consecutive uniform registers, also when A comes from registers (the oracle says so there too).
+            reads |= _bits(layout, operand.registers[0], 4)
         elif operand.kind is Kind.ALL_PREDICATES and shape.row.width not in ("p2r", "r2p"):
             return None
     special = _SPECIAL.get(shape.row.width)
@@ -124,38 +127,35 @@ def effects(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -
     return Effects(reads, writes)
 
 
-def _selected(operands: Sequence[Operand], layout: RegisterLayout) -> tuple[int, bool]:
-    """Predicates that a P2R/R2P moves, and whether that is exact (the mask is an immediate)."""
+def _selected(operands: Sequence[Operand], layout: RegisterLayout) -> int:
+    """Predicates that a P2R/R2P moves: those of the mask if it is an immediate, else all."""
     file = next((o.registers[0].file for o in operands if o.kind is Kind.ALL_PREDICATES), "P")
     predicates = layout[file]
     mask = operands[-1].value if operands else None
     if mask is None:
-        return predicates.mask, False
-    return (mask & 0x7F) << predicates.first_bit, True
+        return predicates.mask
+    return (mask & 0x7F) << predicates.first_bit
 
 
 def _p2r(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
-    return Effects(_selected(operands, layout)[0], 0)
+    return Effects(_selected(operands, layout), 0)
 
 
 def _r2p(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
-    bits, exact = _selected(operands, layout)
-    return Effects(0 if exact else bits, bits)  # a write that may not happen keeps the old value: it reads it
+    bits = _selected(operands, layout)
+    # The oracle does not model these two, so the old value is kept alive even where the mask is exact.
+    return Effects(bits, bits)
 
 
 def _tma(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
     blocks = [o for o in operands if o.kind is Kind.MEMORY and not o.described]
-    reads = 0
     dimensions = next((int(m[0]) for m in shape.mods if re.fullmatch(r"[1-5]D", m)), None)
+    reads = 0
     for position, block in enumerate(blocks):
         width = 2  # address of the tensor map
         if position == 0 and len(blocks) > 1:
-            if any("IM2COL" in m for m in shape.mods):
-                width = _IM2COL_BLOCK
-            elif dimensions is None:
-                width = _TMA_BLOCK
-            else:
-                width = dimensions + (1 if shape.base in ("UTMASTG", "UTMAREDG") else 2)
+            before = _BEFORE_COORDINATES.get(shape.base)
+            width = _TMA_BLOCK if dimensions is None or before is None else before + dimensions
         for register in block.registers:
             reads |= _bits(layout, register, width)
     return Effects(reads, 0)
@@ -166,8 +166,18 @@ def _bulk(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> 
     for operand in operands:
         if operand.kind is Kind.MEMORY and not operand.described:
             for register in operand.registers:
-                reads |= _bits(layout, register, 4)  # address pair, barrier and length: at most this
+                reads |= _bits(layout, register, 2)  # global address, or shared address and barrier
     return Effects(reads, 0)
+
+
+def _ldgsts(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
+    if "ZFILL" not in shape.mods:
+        return Effects(0, 0)
+    bits = 0
+    for operand in operands:
+        if operand.kind is Kind.PREDICATE:
+            bits |= _bits(layout, operand.registers[0])
+    return Effects(bits, bits)  # the oracle has the predicate of the zero-filling form written as well
 
 
 def _break(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
@@ -185,4 +195,4 @@ def _bmov(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> 
     return Effects(0, _bits(layout, operands[1].registers[0]) if cleared else 0)
 
 
-_SPECIAL = {"p2r": _p2r, "r2p": _r2p, "tma": _tma, "bulk": _bulk, "break": _break, "bmov": _bmov}
+_SPECIAL = {"p2r": _p2r, "r2p": _r2p, "tma": _tma, "bulk": _bulk, "break": _break, "bmov": _bmov, "ldgsts": _ldgsts}

@@ -18,7 +18,16 @@ from xtrace.errors import BadInput, Refused
 from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.families import Family
 
-__all__ = ["WORD_BYTES", "CodeField", "code_field", "code_field_mask", "flow_of", "retarget", "target_of"]
+__all__ = [
+    "WORD_BYTES",
+    "CodeField",
+    "code_field",
+    "code_field_mask",
+    "flow_of",
+    "retarget",
+    "shown_address",
+    "target_of",
+]
 
 WORD_BYTES = 16
 
@@ -65,11 +74,14 @@ _BRANCH = {
     low: CodeField(pieces=((16, 8), (34, 48)) if low else ((34, 48),), scale=4) for low in (0, 8)
 }  # keyed by Family.branch_low
 _ANCHOR = {low: CodeField(field.pieces, field.scale, anchored=True) for low, field in _BRANCH.items()}
+_WIDEST = _BRANCH[8]
 _BSSY = CodeField(pieces=((34, 30),), scale=4)  # not the branch layout, on any family
 _LEPC = CodeField(pieces=((24, 58),), scale=1)
 
 _DIRECT = {0x947: Flow.BRANCH, 0x547: Flow.BRANCH, 0x944: Flow.CALL}  # BRA, BRA.U UP, CALL.REL
 _ANCHORED = {0x949: Flow.INDIRECT, 0x958: Flow.INDIRECT, 0x344: Flow.INDIRECT}  # BRX, BRXU, CALL.REL R
+_CALL_ABSOLUTE = (0x343, 0xA43)  # through a register, through a constant
+_SHOWN_AS_DISTANCE = (0x949, 0x958)  # BRX, BRXU
 _RET = 0x950
 _WARPSYNC = (0x948, 0x348)
 _COLLECTIVE = 2  # value of bits 85-86
@@ -78,8 +90,6 @@ _PINNED = {
     0x94C: Flow.INDIRECT,  # JMX
     0x959: Flow.INDIRECT,  # JMXU
     0x943: Flow.INDIRECT,  # CALL.ABS, immediate
-    0x343: Flow.INDIRECT,  # CALL.ABS, register
-    0xA43: Flow.INDIRECT,  # CALL.ABS, constant
     0x34E: Flow.FALL,  # LEPC without a distance: the difference is added later by arithmetic
     0x352: Flow.FALL,  # RPCMOV and friends
     0x353: Flow.FALL,
@@ -93,8 +103,13 @@ _ABSOLUTE_BIT = 85  # of RET: absolute form
 
 
 def _pinned(word: int) -> bool:
+    return word & 0xFFF in _PINNED or (_absolute(word) and _WIDEST.read(word) != 0)
+
+
+def _absolute(word: int) -> bool:
+    """Goes to a virtual address in a register or constant: movable, as no part of the word depends on its place."""
     opcode = word & 0xFFF
-    return opcode in _PINNED or (opcode == _RET and bool(word >> _ABSOLUTE_BIT & 1))
+    return opcode in _CALL_ABSOLUTE or (opcode == _RET and bool(word >> _ABSOLUTE_BIT & 1))
 
 
 def code_field(word: int, family: Family) -> CodeField | None:
@@ -106,7 +121,7 @@ def code_field(word: int, family: Family) -> CodeField | None:
         return _BSSY
     if opcode in _WARPSYNC:
         return _BRANCH[family.branch_low] if word >> 85 & 3 == _COLLECTIVE else None
-    if opcode in _ANCHORED or (opcode == _RET and not _pinned(word)):
+    if opcode in _ANCHORED or (opcode == _RET and not _absolute(word)):
         return _ANCHOR[family.branch_low]
     if opcode == 0x94E:
         return _LEPC
@@ -132,6 +147,8 @@ def flow_of(word: int, family: Family) -> tuple[Flow, bool]:
         return _ANCHORED[opcode], False
     if opcode == _RET:
         return Flow.RETURN, False
+    if opcode in _CALL_ABSOLUTE:
+        return Flow.INDIRECT, False
     if code_field(word, family):
         return Flow.PUSH, False
     return Flow.FALL, False
@@ -141,6 +158,14 @@ def target_of(word: int, pc: int, family: Family) -> int | None:
     """Byte offset that a direct code field points to; None for every other word."""
     field = code_field(word, family)
     if field is None or field.anchored:
+        return None
+    return pc + WORD_BYTES + field.read(word)
+
+
+def shown_address(word: int, pc: int, family: Family) -> int | None:
+    """The address that a disassembly prints for ``word`` at ``pc``, modulo 2**64; None if it prints none."""
+    field = code_field(word, family)
+    if field is None or word & 0xFFF in _SHOWN_AS_DISTANCE:
         return None
     return pc + WORD_BYTES + field.read(word)
 

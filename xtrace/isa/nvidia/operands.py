@@ -52,8 +52,9 @@ _INTEGER = re.compile(r"-?0x[0-9a-f]+|-?\d+")
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|INF|QNAN|SNAN)", re.IGNORECASE)
 _CONSTANT = re.compile(r"[-~|]*(cx|c)\[(\w+)\]\[([^\[\]]*)\]\|?((?:\.\w+)*)")
 _DESCRIBED = re.compile(r"desc\[(UR\d+|URZ)\](?:\[([^\[\]]*)\])?")
-_MATRIX = re.compile(r"gdesc\[(UR\d+)\]((?:\.tnsp[AB])*)")
+_MATRIX = re.compile(r"gdesc\[(UR\d+)\](?:\.(?:tnsp|neg)[AB])*")
 _MEMORY = re.compile(r"\[([^\[\]]+)\]")
+_REGISTER_JUMP = re.compile(r"(U?R\d+) +(-?0x[0-9a-f]+)")  # BRX R6 -0x220: a sum without a plus
 _BARRIER = re.compile(r"B(\d{1,2})")
 _NAME = re.compile(r"SR[A-Z_][A-Za-z0-9_.]*|SRZ|SB[0-5]|gsb0|[NPZ]{4,8}|\{[0-5](?:,[0-5])*\}")
 _ADDRESS_REGISTER = re.compile(r"(-?)(U?R)(\d{1,3}|Z)((?:\.\w+)*)")
@@ -147,6 +148,8 @@ def split_operands(text: str) -> list[str]:
     """Operand texts of ``text`` (what follows the opcode). Braces keep their commas."""
     if not text:
         return []
+    if match := _REGISTER_JUMP.fullmatch(text):
+        return [match[1], match[2]]
     if "{" in text:
         return [part.strip() for part in re.split(r",\s*(?![^{]*\})", text)]
     return [part.strip() for part in text.split(",")]

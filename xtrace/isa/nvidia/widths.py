@@ -48,7 +48,11 @@ def _store(mods: Sequence[str]) -> Widths:
 
 
 def _atomic(mods: Sequence[str]) -> Widths:
-    return Widths(dest=_size(mods), source=_size(mods), wide_address="E" in mods)
+    width = _size(mods)
+    for mod in mods:
+        if match := re.fullmatch(r"(?:B?F|S|U)(16|32|64)(?:x([248]))?", mod):  # F64, F16x8: bits, elements
+            width = max(width, int(match[1]) * int(match[2] or 1) // 32)
+    return Widths(dest=width, source=width, wide_address="E" in mods)
 
 
 def _imad(mods: Sequence[str]) -> Widths:
@@ -78,43 +82,43 @@ def _count(mods: Sequence[str]) -> int:
     return 4 if "4" in mods else 2 if "2" in mods else 1
 
 
-def _fragments(table: dict[str, tuple[int, int, int]]) -> Callable[[Sequence[str]], Widths | None]:
-    """Rule for ``D, A, B, C``: shape -> (A, B, C and D) registers."""
+_Table = dict[str, tuple[int, int, int]]
 
-    def rule(mods: Sequence[str]) -> Widths | None:
-        for mod in mods:
-            if mod in table and "SP" not in mods:
-                a, b, c = table[mod]
-                return Widths(dest=c, at=((0, a), (1, b), (2, c)))
-        return None
 
-    return rule
+def _fragments(mods: Sequence[str], dense: _Table, sparse: _Table | None = None) -> Widths | None:
+    """Widths of ``D, A, B, C`` from a table of shape -> registers of (A, B, C and D)."""
+    table = dense if "SP" not in mods else sparse or {}
+    for mod in mods:
+        if mod in table:
+            a, b, c = table[mod]
+            return Widths(dest=c, at=((0, a), (1, b), (2, c)))
+    return None
+
+
+_HMMA: _Table = {"16816": (4, 2, 4), "1688": (2, 1, 4)}
+_HMMA_SPARSE: _Table = {"16832": (4, 4, 4), "16816": (2, 2, 4)}
+_TF32: _Table = {"1688": (4, 2, 4), "1684": (2, 1, 4)}
+_TF32_SPARSE: _Table = {"16816": (4, 4, 4), "1688": (2, 2, 4)}
+_IMMA: _Table = {"16816": (2, 1, 4), "16832": (4, 2, 4), "8816": (1, 1, 2)}
+_IMMA_SPARSE: _Table = {"16832": (2, 2, 4), "16864": (4, 4, 4)}
+_IMMA4: _Table = {"16832": (2, 1, 4), "16864": (4, 2, 4), "8832": (1, 1, 2)}
+_BMMA: _Table = {"88128": (1, 1, 2), "168128": (2, 1, 4), "168256": (4, 2, 4)}
+_DMMA: _Table = {"8x8x4": (2, 2, 4), "16x8x4": (4, 2, 8), "16x8x8": (8, 4, 8), "16x8x16": (16, 8, 8)}
 
 
 def _hmma(mods: Sequence[str]) -> Widths | None:
-    shapes = {"16816": (4, 2), "1688": (2, 1)}
-    tf32 = {"1688": (4, 2), "1684": (2, 1)}
-    shape = next((m for m in mods if m in shapes or m in tf32), None)
-    if shape is None or "SP" in mods or not {"F32", "F16"} & set(mods):
+    if not {"F32", "F16"} & set(mods):
         return None
-    pair = (tf32 if "TF32" in mods else shapes).get(shape)
-    if pair is None:
-        return None
-    a, b = pair
-    c = 4 if "F32" in mods else 2  # the accumulator type is the first type; F32 appears only there
-    return Widths(dest=c, at=((0, a), (1, b), (2, c)))
-
-
-_IMMA = {"16816": (2, 1, 4), "16832": (4, 2, 4), "8816": (1, 1, 2)}
-_IMMA4 = {"16832": (2, 1, 4), "16864": (4, 2, 4), "8832": (1, 1, 2)}
+    if "TF32" in mods:
+        return _fragments(mods, _TF32, _TF32_SPARSE)
+    found = _fragments(mods, _HMMA, _HMMA_SPARSE)
+    if found is None or "F32" in mods:  # the accumulator's type: F32 appears for nothing else
+        return found
+    return Widths(dest=2, at=(*found.at[:2], (2, 2)))
 
 
 def _imma(mods: Sequence[str]) -> Widths | None:
-    return _fragments(_IMMA4 if {"S4", "U4"} & set(mods) else _IMMA)(mods)
-
-
-_bmma = _fragments({"88128": (1, 1, 2), "168128": (2, 1, 4), "168256": (4, 2, 4)})
-_dmma = _fragments({"884": (2, 2, 4), "1684": (4, 2, 8), "1688": (8, 4, 8), "16816": (16, 8, 8)})
+    return _fragments(mods, _IMMA4) if {"S4", "U4"} & set(mods) else _fragments(mods, _IMMA, _IMMA_SPARSE)
 
 
 def _gmma(mods: Sequence[str]) -> Widths | None:
@@ -141,12 +145,12 @@ RULES: dict[str, Callable[[Sequence[str]], Widths | None]] = {
     "": lambda mods: _ONE,
     "address": lambda mods: Widths(source=2),  # a code address in registers is a pair
     "atomic": _atomic,
-    "bmma": _bmma,
+    "bmma": lambda mods: _fragments(mods, _BMMA),
     "bmov": lambda mods: _ONE if "32" in mods else None,
     "break": lambda mods: _ONE,
     "bulk": lambda mods: _ONE,
     "cs2r": lambda mods: Widths(dest=1 if "32" in mods else 2),
-    "dmma": _dmma,
+    "dmma": lambda mods: _fragments(mods, _DMMA),
     "double": lambda mods: Widths(dest=2, source=2),
     "f2f": _f2f,
     "f2i": _f2i,
@@ -157,6 +161,7 @@ RULES: dict[str, Callable[[Sequence[str]], Widths | None]] = {
     "i2f": _i2f,
     "imad": _imad,
     "imma": _imma,
+    "ldgsts": lambda mods: Widths(wide_address="E" in mods),
     "ldsm": lambda mods: Widths(dest=_count(mods)),
     "load": _load,
     "match": lambda mods: Widths(source=2 if "U64" in mods else 1),
