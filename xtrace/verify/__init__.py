@@ -1,0 +1,6 @@
+"""Independent checks of a traced image against its original. Must not import the splicer or its analyses."""
+
+from xtrace.verify.certificate import PROMISES, Certificate, Promise, Status, Witness
+from xtrace.verify.check import verify
+
+__all__ = ["PROMISES", "Certificate", "Promise", "Status", "Witness", "verify"]

@@ -1,0 +1,72 @@
+"""Reading a trace map that nobody vouches for: only its shape is checked here, what it says is checked elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xtrace.errors import BadInput
+
+__all__ = ["SCHEMA", "kernel_claims"]
+
+SCHEMA = "xtrace/map/1"
+_MAX_ITEMS = 1 << 20
+_HINT = "give the .map.json that was written together with the traced image"
+
+
+def _bad(what: str) -> BadInput:
+    return BadInput("XT4001", f"trace map: {what}", hint=_HINT)
+
+
+def _number(value: object, what: str) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 48:
+        raise _bad(f"{what} is not a sensible number")
+    return value
+
+
+def _list(entry: dict[str, Any], key: str, what: str) -> list[Any]:
+    value = entry.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or len(value) > _MAX_ITEMS:
+        raise _bad(f"{key} of {what} is not a list of sensible length")
+    return value
+
+
+def _dict(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _bad(f"{what} is not an object")
+    return value
+
+
+def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
+    """Entries of a map by mangled kernel name, with the types that the checks rely on.
+
+    Raises ``BadInput`` XT4001 when the document is not a trace map.
+    """
+    top = _dict(document, "the document")
+    if top.get("schema") != SCHEMA:
+        raise _bad(f"schema is {str(top.get('schema'))[:40]!r}, expected {SCHEMA!r}")
+    for side in ("input", "output"):
+        if not isinstance(_dict(top.get(side), side).get("sha256"), str):
+            raise _bad(f"{side} has no sha256")
+    claims: dict[str, dict[str, Any]] = {}
+    for item in _list(top, "kernels", "the map"):
+        entry = _dict(item, "a kernel")
+        name = entry.get("name")
+        if not isinstance(name, str) or name in claims:
+            raise _bad("a kernel has no name, or the name of another one")
+        label = f"kernel {name[:60]!r}"
+        for island in _list(entry, "islands", label):
+            for key in ("pc", "words"):
+                _number(_dict(island, "an island").get(key), f"{key} of an island")
+        for site in _list(entry, "sites", label):
+            _number(_dict(site, "a site").get("pc"), "pc of a site")
+        for patch in _list(entry, "patches", label):
+            _number(_dict(patch, "a patch").get("offset"), "offset of a patch")
+        for key in ("registers", "instructions", "slot"):
+            if entry.get(key) is not None:
+                _dict(entry[key], f"{key} of {label}")
+        if any(not isinstance(r, str) for r in _list(entry, "probe_registers", label)):
+            raise _bad(f"probe_registers of {label} are not names")
+        claims[name] = entry
+    return claims

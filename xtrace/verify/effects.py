@@ -1,0 +1,191 @@
+"""Promise ``effects``: probe code does nothing but compute and store into the warp's own slot of the trace buffer.
+
+Three parts: an allow-list of instructions; the form of every store (through a uniform address pair that only probes
+set); and a dry run of the islands on made-up launches, which checks where each store would go.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from xtrace.isa.model import Flow, Instruction
+from xtrace.verify.certificate import Promise
+from xtrace.verify.emulate import MNEMONICS, Action, NotUnderstood, Store, Warp, compile_word
+from xtrace.verify.pair import Pair
+
+__all__ = ["check"]
+
+_EFFECTS = Promise.EFFECTS
+_FORBIDDEN = {
+    "barrier", "barrier_arrive", "mbarrier_wait", "mbarrier_arrive", "copy_async", "copy_commit", "copy_wait",
+    "global_load", "shared_load", "shared_store", "local_load", "local_store", "atomic", "setmaxreg", "converge",
+    "nanosleep", "matrix", "matrix_async", "matrix_commit", "matrix_fence", "matrix_wait",
+}  # fmt: skip
+_VALUES = ("buffer_lo", "buffer_hi", "slot_count")
+_HEADER_BYTES = 64
+_SLACK = 512  # a group of records may run this far past the ring
+_FREE_BITS = sum(((1 << n) - 1) << b for b, n in ((125, 3), (102, 2), (104, 1)))  # reserved, performance monitor select
+
+
+def check(pair: Pair) -> None:
+    """All effect checks of one kernel."""
+    islands = pair.align.islands()
+    if not islands:
+        return
+    for _, island in islands:
+        for j in island:
+            _allowed(pair, pair.output.code[j])
+    if pair.claim is None:
+        pair.skip(_EFFECTS, "where stores go and what is patched at load is only known with a trace map")
+        return
+    patches = _patches(pair)
+    if patches is not None and not pair.findings.failed(_EFFECTS, pair.name):
+        _dry_run(pair, patches)
+
+
+def _allowed(pair: Pair, ins: Instruction) -> None:
+    if ins.opaque:
+        pair.fail(_EFFECTS, "probe instruction that the instruction set model does not know", ins)
+    elif ins.flow is not Flow.FALL:
+        pair.fail(_EFFECTS, "probe changes the control flow", ins)
+    elif hit := sorted(ins.tags & _FORBIDDEN):
+        pair.fail(_EFFECTS, f"probe has a forbidden effect ({', '.join(hit)})", ins)
+    elif ins.base not in MNEMONICS:
+        pair.fail(_EFFECTS, f"{ins.base} is not among what a probe may consist of", ins)
+    elif ins.writes & ~_writable(pair):
+        pair.fail(_EFFECTS, "probe writes a convergence barrier", ins)
+    elif ins.word & _FREE_BITS:
+        pair.fail(_EFFECTS, "probe word has reserved bits set", ins)
+
+
+def _writable(pair: Pair) -> int:
+    classes = pair.isa.layout.classes
+    return sum(classes[name].mask for name in ("R", "P", "UR", "UP") if name in classes)
+
+
+def _patches(pair: Pair) -> dict[int, str] | None:
+    """Index of the traced instruction -> name of the value patched into its immediate."""
+    claim, found = pair.claim or {}, {}
+    origin = pair.align.origin()
+    start, end = pair.after.offset, pair.after.offset + len(pair.after.text)
+    good = True
+    for patch in claim.get("patches") or ():
+        offset, value = patch["offset"], patch["value"]
+        index, inside = divmod(offset - start, pair.word_bytes)
+        if value not in _VALUES:
+            why = f"map patches an unknown value {value!r}"
+        elif not start <= offset < end or inside != 4:
+            why = f"map patches file offset {offset:#x}, which is no immediate of this kernel"
+        elif origin[index] >= 0 or index in pair.align.padding:
+            why = f"map patches an instruction of the kernel at file offset {offset:#x}"
+        elif pair.output.code[index].word >> 32 & 0xFFFFFFFF:
+            why = f"patched immediate at {offset:#x} is not zero before loading"
+        elif index in found:
+            why = f"map patches file offset {offset:#x} twice"
+        else:
+            found[index] = value
+            continue
+        good = False
+        pair.fail(_EFFECTS, why, pair.output.code[index] if 0 <= index < len(pair.output.code) else None)
+    missing = [v for v in _VALUES if v not in found.values()]
+    if missing:
+        good = False
+        pair.fail(_EFFECTS, f"map patches no {' and no '.join(missing)}")
+    return found if good else None
+
+
+def _dry_run(pair: Pair, patches: dict[int, str]) -> None:
+    claim: dict[str, Any] = pair.claim or {}
+    slot = claim.get("slot") or {}
+    try:
+        stride, ring, header = (int(slot[key]) for key in ("stride", "ring", "header"))
+    except (KeyError, TypeError, ValueError):
+        pair.fail(_EFFECTS, "map does not describe the slot")
+        return
+    if not 0 < ring + _SLACK <= header <= header + _HEADER_BYTES <= stride:
+        pair.fail(_EFFECTS, f"slot layout of the map overlaps: ring {ring}, header {header}, stride {stride}")
+        return
+    islands = pair.align.islands()
+    if islands[0][0] != 0:
+        pair.fail(_EFFECTS, "no prologue at the kernel's entry")
+        return
+    plain: dict[int, Action] = {}
+    for _, island in islands:
+        for j in island:
+            if j not in patches and (action := _compile(pair, j)) is not None:
+                plain[j] = action
+    if pair.findings.failed(_EFFECTS, pair.name):
+        return
+    per_island = max(sum(pair.output.code[j].base == "STG" for _, r in islands[1:] for j in r), 1)
+    rounds_to_wrap = min(ring // (8 * per_island) + 2, 4096)
+    # The first launch runs long enough for the ring to wrap; the others vary the grid. Buffers lie high and unpatched.
+    for number, rounds in enumerate((rounds_to_wrap, 2, 2, 2, 1)):
+        launch = _Launch(random.Random(number), stride, unpatched=number == 4)
+        actions = dict(plain)
+        for j, value in patches.items():
+            action = _compile(pair, j, launch.patched[value])
+            if action is None:
+                return
+            actions[j] = action
+        if not _run(pair, launch, actions, rounds, (ring, header, stride)):
+            return
+
+
+def _compile(pair: Pair, j: int, patch: int | None = None) -> Action | None:
+    ins = pair.output.code[j]
+    try:
+        return compile_word(ins, patch)
+    except NotUnderstood as error:
+        pair.fail(_EFFECTS, f"effect is not understood: {error}", ins)
+        return None
+
+
+class _Launch:
+    """A made-up launch and one warp of it."""
+
+    def __init__(self, rng: random.Random, stride: int, *, unpatched: bool) -> None:
+        threads = [rng.choice((1, 2, 3, 7, 32, 33, 100, 128)), rng.choice((1, 2, 3)), rng.choice((1, 1, 2))]
+        grid = [rng.randrange(1, 70000), rng.randrange(1, 8), rng.randrange(1, 4)]
+        cta = [rng.randrange(n) for n in grid]
+        tid = [rng.randrange(n) for n in threads]
+        warps = -(-threads[0] * threads[1] * threads[2] // 32)
+        warp = ((tid[2] * threads[1] + tid[1]) * threads[0] + tid[0]) // 32
+        wanted = ((cta[2] * grid[1] + cta[1]) * grid[0] + cta[0]) * warps + warp
+        count = 0 if unpatched else rng.choice((wanted + 1, wanted, max(wanted // 2, 1), 2 * wanted + 3))
+        base = 0 if unpatched else rng.randrange(1, 1 << 20) << 32 | rng.randrange(1 << 10) * stride & 0x0FFFFFFF
+        base -= base % stride
+        self.slot = base + min(wanted, count) * stride
+        self.patched = {"buffer_lo": base & 0xFFFFFFFF, "buffer_hi": base >> 32, "slot_count": count}
+        axes = "XYZ"
+        special = {f"SR_CTAID.{axes[k]}": cta[k] for k in range(3)} | {f"SR_TID.{axes[k]}": tid[k] for k in range(3)}
+        special |= {"SR_VIRTUALSMID": rng.randrange(132), "SR_VIRTID": rng.randrange(64), "SR_LANEID": 0}
+        constants = {4 * k: threads[k] for k in range(3)} | {0xC + 4 * k: grid[k] for k in range(3)}
+        self.warp = Warp(special, constants)
+
+
+def _run(pair: Pair, launch: _Launch, actions: dict[int, Action], rounds: int, layout: tuple[int, int, int]) -> bool:
+    """Prologue once, then all other islands in turn, ``rounds`` times. False after the first bad store."""
+    (_, prologue), *others = pair.align.islands()
+    order = [*prologue, *(j for _ in range(rounds) for _, island in others for j in island)]
+    warp = launch.warp
+    ring, header, _ = layout
+    for j in order:
+        try:
+            actions[j](warp)
+        except NotUnderstood as error:
+            pair.fail(_EFFECTS, f"effect is not understood: {error}", pair.output.code[j])
+            return False
+        if warp.stores:
+            store = warp.stores.pop()
+            at = store.address - launch.slot
+            if not (at >= 0 and at + store.size <= ring + _SLACK) and not (
+                header <= at and at + store.size <= header + _HEADER_BYTES
+            ):
+                pair.fail(_EFFECTS, _stray(store, at), pair.output.code[j])
+                return False
+    return True
+
+
+def _stray(store: Store, at: int) -> str:
+    return f"stores {store.size} bytes at slot offset {at:#x}, outside the ring and the header of the warp's slot"
