@@ -73,7 +73,7 @@ def test_exit_codes_of_subcommands_pass_through(code: int) -> None:
 def test_an_unknown_subcommand_is_one_line() -> None:
     result = CliRunner().invoke(cli, ["nope"], prog_name="xtrace")
     assert result.exit_code == 2
-    assert result.stderr == "error[XT7001] xtrace: No such command 'nope' (see xtrace --help)\n"
+    assert result.stderr == "error[XT7000] xtrace: No such command 'nope' (see xtrace --help)\n"
 
 
 def test_version() -> None:

@@ -93,9 +93,9 @@ def _one_line(error: Exception) -> str:
         return str(error)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "xtrace"
-        return str(XtraceError("XT7001", error.format_message().rstrip("."), where=path, hint=f"see {path} --help"))
+        return str(XtraceError("XT7000", error.format_message().rstrip("."), where=path, hint=f"see {path} --help"))
     if isinstance(error, click.ClickException):
-        return str(XtraceError("XT7001", error.format_message().rstrip(".")))
+        return str(XtraceError("XT7000", error.format_message().rstrip(".")))
     if isinstance(error, OSError):
         return str(XtraceError("XT6001", error.strerror or str(error), where=str(error.filename or "")))
     return str(

@@ -61,24 +61,24 @@ def group(documents: Iterable[Mapping[str, Any]]) -> list[Cell]:
     Raises
     ------
     BadInput
-        XT7101: wrong schema, missing key, or the same process twice in one cell.
+        XT7201: wrong schema, missing key, or the same process twice in one cell.
     """
     cells: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = {}
     for number, document in enumerate(documents):
         where = str(document.get("file", f"document {number}"))
         if document.get("schema") != SCHEMA:
-            raise BadInput("XT7101", f"schema is {document.get('schema')!r}, expected {SCHEMA!r}", where=where)
+            raise BadInput("XT7201", f"schema is {document.get('schema')!r}, expected {SCHEMA!r}", where=where)
         try:
             key = tuple(_text(document["cell"][name]) for name in CELL_KEYS)
             process = int(document["process"])
             blocks = document["blocks"]
         except (KeyError, TypeError, ValueError) as error:
-            raise BadInput("XT7101", f"not a raw sample document: {error!r}", where=where) from error
+            raise BadInput("XT7201", f"not a raw sample document: {error!r}", where=where) from error
         if not isinstance(blocks, list):
-            raise BadInput("XT7101", "blocks is not a list", where=where)
+            raise BadInput("XT7201", "blocks is not a list", where=where)
         replicates = cells.setdefault(key, {})
         if process in replicates:
-            raise BadInput("XT7101", f"process {process} appears twice in the cell {' / '.join(key)}", where=where)
+            raise BadInput("XT7201", f"process {process} appears twice in the cell {' / '.join(key)}", where=where)
         replicates[process] = document
     return [Cell(key, tuple(cells[key][p] for p in sorted(cells[key]))) for key in sorted(cells)]
 
@@ -96,12 +96,12 @@ def voided(block: Mapping[str, Any]) -> bool:
     ``sm_clock_mhz`` and ``throttle`` may be one value (read once) or a list of readings around the block.
     """
     clocks = block.get("sm_clock_mhz")
-    if isinstance(clocks, Sequence) and not isinstance(clocks, str):
+    if isinstance(clocks, list | tuple):
         readings = [float(c) for c in clocks if c]
         if readings and max(readings) > min(readings) * (1 + CLOCK_TOLERANCE):
             return True
     throttle = block.get("throttle")
-    return isinstance(throttle, Sequence) and not isinstance(throttle, str) and len(set(throttle)) > 1
+    return isinstance(throttle, list | tuple) and any(reading != throttle[0] for reading in throttle)
 
 
 def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) -> CellSummary:
@@ -121,7 +121,7 @@ def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) 
                 kinds[block["kind"]].append(log_ratio(block["ns"], block["order"]))
             except (KeyError, TypeError, ValueError) as error:
                 where = f"{' / '.join(cell.key)}, process {document['process']}"
-                raise BadInput("XT7102", f"bad block: {error}", where=where) from error
+                raise BadInput("XT7202", f"bad block: {error}", where=where) from error
             if block["kind"] == "AB":
                 for ns, letter in zip(block["ns"], block["order"], strict=True):
                     times[letter].append(ns * per_launch)

@@ -1,0 +1,126 @@
+"""Checked configuration and the cells of this run. No rules."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, workflow.basedir)
+
+from workflow.scripts.config import check, load_yaml, probe_specs
+from xtrace.errors import XtraceError
+
+CONFIG_FILE = str(workflow.configfiles[0])  # the user's, if one was given: it comes before the default
+ENV = "../envs/xtrace.yaml"
+
+# Jobs run the interpreter that runs this workflow, whether or not its environment was activated.
+os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
+
+
+def code_of(*rooms):
+    """Fingerprint of the sources of some rooms: a change of the splicer makes its images out of date."""
+    digest = hashlib.sha256()
+    for room in rooms:
+        for path in sorted(Path(workflow.basedir, "xtrace", room).rglob("*")):
+            if path.suffix in {
+                ".py",
+                ".json",
+                ".yaml",
+                ".toml",
+                ".tsv",
+                ".csv",
+                ".txt",
+            }:
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+SPLICER = code_of("image", "isa", "analysis", "probe", "splice")
+VERIFIER = code_of("image", "isa", "verify")
+COMPARER = code_of("image", "isa", "fidelity")
+
+
+def gpu_answers():
+    """Whether the NVIDIA driver lists a GPU."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return False
+    done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False)
+    return done.returncode == 0 and "GPU" in done.stdout
+
+
+def stop(error):
+    """End before any job starts, with the one line that the user needs."""
+    print(error, file=sys.stderr)
+    raise SystemExit(2)
+
+
+try:
+    check(config, CONFIG_FILE)
+    SPECS = probe_specs(config["matched_sites"])
+except XtraceError as error:
+    stop(error)
+
+WORKLOADS = config["workloads"]
+SUITE = load_yaml(config["suite"])["workloads"]
+TRACED = list(dict.fromkeys(config["probes"] + config["baselines"]["groups"]))  # probe sets that Xtrace is spliced with
+TRACERS = config["baselines"]["tracers"]
+GROUPS = config["baselines"]["groups"]
+MEASURE = config["overhead"] == "measure" or (config["overhead"] == "auto" and gpu_answers())
+if MEASURE and not gpu_answers():
+    stop(
+        XtraceError(
+            "XT7411",
+            "overhead: measure needs an NVIDIA GPU, and none answers",
+            where=CONFIG_FILE,
+            hint="use auto or recorded",
+        )
+    )
+
+
+def cells(pattern, probes, workloads=WORKLOADS, **more):
+    """Files of all cells that exist: not every kernel has sites of every group (a softmax has no matrix unit)."""
+    return [
+        path
+        for workload in workloads
+        for group in probes
+        if group in SUITE[workload]["groups"]
+        for path in expand(pattern, workload=workload, probes=group, **more)
+    ]
+
+
+CELLS = [
+    (workload, tracer, probes)
+    for workload in WORKLOADS
+    for tracer in ["xtrace", *TRACERS]
+    for probes in config["probes"]
+    if probes in SUITE[workload]["groups"] and (tracer == "xtrace" or probes in GROUPS)
+]
+
+
+def instrumented(wildcards):
+    """The image whose overhead is measured."""
+    if wildcards.tracer == "xtrace":
+        return f"results/traced/{wildcards.workload}/{wildcards.probes}.cubin"
+    return f"results/baselines/{wildcards.tracer}/{wildcards.workload}/{wildcards.probes}/result.json"
+
+
+def raw_samples(_wildcards):
+    """Fresh samples when this machine measures, otherwise the recorded ones of the configured workloads."""
+    if not MEASURE:
+        folder = Path(config["recorded"], "overhead", "raw")
+        return sorted(str(p) for p in folder.glob("*.json") if p.name.split(".")[0] in WORKLOADS)
+    return [
+        f"results/overhead/raw/{workload}.{tracer}.{probes}.{process}.json"
+        for workload, tracer, probes in CELLS
+        for process in range(config["measurement"]["processes"])
+    ]
+
+
+wildcard_constraints:
+    workload="|".join(WORKLOADS),
+    tracer="|".join(["xtrace", *TRACERS]),
+    probes="|".join(TRACED),
+    process=r"\d+",

@@ -1,0 +1,93 @@
+"""results/preservation.csv: how much of every original kernel each tracer keeps, at five levels, with its sites.
+
+    python -m workflow.scripts.preservation_table --out results/preservation.csv results/preservation/*/*/*.json
+
+The cell is read from the path: ``.../<tracer>/<workload>/<probes>.json``. What a tracer cannot do is a row with a
+status and a reason, never a share of zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workflow.scripts.common import read_json, run, write_table
+from xtrace.errors import BadInput
+
+LEVELS = ("strict", "relocated", "operands", "form", "opcode")
+COUNTS = ("instructions", "inserted", "removed")
+DETAILS = ("blocks", "changed_blocks", "control_fields_changed", "retargeted", "method")
+COLUMNS = (
+    *("workload", "kernel", "tracer", "probes", "status", "reason", "sites", "closing_sites"),
+    *COUNTS,
+    *LEVELS,
+    *DETAILS,
+)
+
+
+def rows(tracer: str, workload: str, probes: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Table rows of one document: one a kernel, or one that says why there is none.
+
+    ``sites`` counts probes that record something new; ``closing_sites`` those that only close a scope (tools that
+    record pairs need them, and they too change the code).
+    """
+    cell = {"workload": workload, "tracer": tracer, "probes": probes}
+    status = {"status": document["status"], "reason": document["reason"]}
+    counts = document.get("sites") or {}
+    kernels = document["kernels"]
+    if not kernels:
+        if document["status"] == "ok":
+            raise BadInput("XT7405", "status is ok but no kernel was compared", where=" / ".join(cell.values()))
+        return [{**cell, **status, "kernel": ""}]
+    out = []
+    for kernel in kernels:
+        sites = kernel.get("sites")
+        if sites is None and "source" in counts:
+            sites = counts["source"] - counts.get("closing", 0)
+        row = {**cell, **status, "kernel": kernel["name"], "sites": sites, "closing_sites": counts.get("closing", 0)}
+        out.append(row | {name: kernel.get(name) for name in (*COUNTS, *LEVELS, *DETAILS)})
+    return out
+
+
+def aggregate(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """One entry a cell of the table read back as text: shares over all kernels of the image, weighted by their
+    instructions; sites, instructions and blocks added up. A cell without kernels keeps its status and reason."""
+    out = []
+    for (workload, tracer, probes), group in table.groupby(["workload", "tracer", "probes"], sort=False):
+        cell: dict[str, Any] = {"workload": workload, "tracer": tracer, "probes": probes}
+        good = group[group["status"] == "ok"]
+        if good.empty:
+            out.append(cell | {"status": group.iloc[0]["status"], "reason": group.iloc[0]["reason"]})
+            continue
+        weight = pd.to_numeric(good["instructions"])
+        cell |= {"status": "ok", "reason": "", "kernels": len(good)}
+        cell |= {level: float((pd.to_numeric(good[level]) * weight).sum() / weight.sum()) for level in LEVELS}
+        for name in ("sites", *COUNTS, "blocks", "changed_blocks", "control_fields_changed"):
+            values = pd.to_numeric(good[name], errors="coerce") if name in good else pd.Series([math.nan])
+            cell[name] = None if values.isna().any() else int(values.sum())
+        out.append(cell)
+    return out
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="preservation_table", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("documents", type=Path, nargs="+")
+    given = parser.parse_args(arguments)
+    table: list[dict[str, Any]] = []
+    for path in given.documents:
+        tracer, workload = path.parent.parent.name, path.parent.name
+        try:
+            table += rows(tracer, workload, path.stem, read_json(path))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadInput("XT7405", f"not a preservation document: {error!r}", where=str(path)) from error
+    write_table(given.out, table, COLUMNS)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,6 @@
+"""``python -m xtrace``."""
+
+from xtrace.cli.main import main
+
+if __name__ == "__main__":
+    main()
