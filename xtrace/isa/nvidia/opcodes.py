@@ -109,7 +109,7 @@ OPCODES: dict[str, Row] = {
     **_rows("STAS", "", _P.MIO_SLOW, _MEM, "shared_store", width="store"),
     **_rows("LDSM", "d", _P.MIO_SLOW, _MEM, "shared_load", variable=True, width="ldsm"),
     **_rows("STSM", "", _P.MIO_SLOW, _MEM, "shared_store", width="stsm"),
-    **_rows("LDGSTS", "", _P.MIO_SLOW, _MEM, "copy_async", "global_load", width="ldgsts"),
+    **_rows("LDGSTS", "", _P.MIO_SLOW, _MEM, "copy_async", "global_load", variable=True, width="ldgsts"),
     **_rows("LDGDEPBAR", "", _P.MIO_SLOW, _MEM, "copy_commit", variable=True),
     **_rows("DEPBAR", "", _P.OTHER, "copy_wait"),
     **_rows("ARRIVES", "", _P.MIO_SLOW, _MEM, "mbarrier_arrive"),

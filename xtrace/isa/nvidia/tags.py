@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xtrace.isa.nvidia.effects import Shape
+from xtrace.isa.nvidia.opcodes import OPCODES
 from xtrace.isa.nvidia.operands import Operand
 
 __all__ = ["tags_of"]
@@ -23,13 +23,15 @@ _BY_FIRST_MODIFIER: dict[tuple[str, str], tuple[str, ...]] = {
 _COMMIT = "gsb0"
 
 
-def tags_of(shape: Shape, operands: Sequence[Operand], text: str) -> frozenset[str]:
-    """All tags of an instruction of ``shape``; ``text`` is its operand text."""
-    tags = {*shape.row.tags, *_BY_FIRST_MODIFIER.get((shape.base, shape.mods[0] if shape.mods else ""), ())}
+def tags_of(opcode: str, operands: Sequence[Operand], text: str) -> frozenset[str]:
+    """All tags of an instruction; ``text`` is its operand text. Known mnemonics keep theirs even if opaque."""
+    base, *mods = opcode.split(".")
+    row = OPCODES.get(base)
+    tags = {*(row.tags if row else ()), *_BY_FIRST_MODIFIER.get((base, mods[0] if mods else ""), ())}
     if "matrix_async" in tags and text.rstrip().endswith(_COMMIT):
         tags.add("matrix_commit")
     if "matrix_wait" in tags and operands and operands[-1].value is not None:
         tags.add(f"pending={operands[-1].value}")
-    if "COLLECTIVE" in shape.mods:
+    if "COLLECTIVE" in mods:
         tags.add("converge")
     return frozenset(tags)

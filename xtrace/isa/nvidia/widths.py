@@ -122,15 +122,14 @@ def _imma(mods: Sequence[str]) -> Widths | None:
 
 
 def _gmma(mods: Sequence[str]) -> Widths | None:
-    if "SP" in mods:
-        return None
     shape = next((m for m in mods if re.fullmatch(r"64x\d{1,3}x\d{1,3}", m)), None)
     if shape is None:
         return None
     columns = int(shape.split("x")[1])
     accumulator = columns // 4 if mods[mods.index(shape) + 1 : mods.index(shape) + 2] == ["F16"] else columns // 2
     # A from registers: a 64 x K tile over 128 threads is four registers for every element type.
-    return Widths(dest=accumulator, source=accumulator, at=((0, 4),))
+    # C follows the descriptor; the metadata of sparse forms, further back, is one register.
+    return Widths(dest=accumulator, at=((0, 4), (1, accumulator), (2, accumulator)))
 
 
 def _syncs(mods: Sequence[str]) -> Widths | None:
