@@ -1,9 +1,9 @@
-"""Tiers, and the images that golden tests read.
+"""Tiers, and the images that tests read.
 
-Golden images are never committed. They are looked up by workload name (``configs/suite.yaml``) in ``$XTRACE_SAMPLES``
-(flat ``NAME.cubin`` files), ``results/corpus`` and ``.cache/corpus``; whatever is missing is built once into
-``.cache/corpus``. ``XTRACE_REQUIRE=golden,network`` turns "not available" from a visible skip into a failure: a
-continuous integration run must not go green because nothing could be tested.
+Small images of our own kernels are committed in ``tests/golden``. Images of the suite's workloads
+(``configs/suite.yaml``; third-party code is never committed) are looked up in ``results/corpus`` and ``.cache/corpus``
+and built once into the latter. ``XTRACE_REQUIRE=golden,network`` turns "not available" from a visible skip into a
+failure: a continuous integration run must not go green because nothing could be tested.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -32,7 +33,7 @@ def have_gpu() -> bool:
     return done.returncode == 0 and "GPU" in done.stdout
 
 
-def unavailable(tier: str, reason: str) -> None:
+def unavailable(tier: str, reason: str) -> NoReturn:
     """Skip visibly, or fail when this tier is required."""
     if tier in REQUIRED:
         pytest.fail(f"{tier} tests are required here, but {reason}")
@@ -71,27 +72,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def golden_image() -> Callable[[str], Path]:
-    """Path of a workload's original image: ``golden_image("softmax")``."""
+    """Path of a committed image: ``golden_image("triton_softmax")``."""
+
+    def image(name: str) -> Path:
+        path = ROOT / "tests" / "golden" / f"{name}.cubin"
+        assert path.is_file(), f"no golden image {path}"
+        return path
+
+    return image
+
+
+@pytest.fixture(scope="session")
+def workload_image() -> Callable[[str], Path]:
+    """Path of a workload's original image: ``workload_image("fa3_fwd_hd128_causal")``; may build or download it."""
     places = [ROOT / "results" / "corpus", ROOT / ".cache" / "corpus"]
-    flat = os.environ.get("XTRACE_SAMPLES")
 
     def find(workload: str) -> Path | None:
-        candidates = [place / workload / "original.cubin" for place in places]
-        if flat:
-            candidates.insert(0, Path(flat) / f"{workload}.cubin")
-        return next((path for path in candidates if path.is_file()), None)
+        return next((path for place in places if (path := place / workload / "original.cubin").is_file()), None)
 
     def image(workload: str) -> Path:
         if (path := find(workload)) is not None:
             return path
         script = ROOT / "workflow" / "scripts" / "build_corpus.py"
-        if not script.is_file():
-            unavailable("golden", f"there is no {script.relative_to(ROOT)} to build {workload} with")
         command = [sys.executable, str(script), workload, "--out", str(places[1] / workload)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=900)
         if done.returncode != 0 or (path := find(workload)) is None:
             unavailable("golden", f"{workload} could not be built: {(done.stderr or done.stdout).strip()[-300:]}")
-            raise AssertionError  # unreachable: unavailable() always raises
         return path
 
     return image

@@ -29,9 +29,8 @@ def coverage(workload: str, probes: str, plan: Mapping[str, Any]) -> tuple[list[
         kernel = str(site.get("kernel", ""))
         status.setdefault(kernel, Counter())[site["status"]] += 1
         if site["status"] == "refused":
-            refused.append(
-                {**cell, "kernel": kernel, "pc": f"{site['pc']:#x}", "op": site["op"], "reason": site["reason"]}
-            )
+            pc = f"{site['pc']:#x}" if isinstance(site["pc"], int) else str(site["pc"])
+            refused.append({**cell, "kernel": kernel, "pc": pc, "op": site["op"], "reason": site["reason"]})
     placed = sum(c["placed"] for c in status.values())
     if (placed, len(refused)) != (plan["placed"], plan["refused"]):
         raise BadInput(
