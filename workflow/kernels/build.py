@@ -1,7 +1,7 @@
 """Compile a suite kernel to machine code without a GPU, the same bytes on every machine.
 
-Three things would otherwise make the output depend on where it was built: the compiler's cache, absolute
-source paths in line tables, and settings in the environment. All three are taken out here, line tables stay.
+What would otherwise make the output depend on where it was built: the compiler's cache, paths and time stamps of
+sources in line tables, and settings in the environment. All are taken out here, line tables stay.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from workflow.kernels.spec import KernelSpec, Shape, Variant
+from workflow.kernels.spec import KernelSpec
 from xtrace.errors import BadInput, MissingTool
 
 __all__ = ["Built", "build", "parameter_layout"]
@@ -89,7 +89,10 @@ def build(
             "global_scratch_per_cta": compiled.metadata.global_scratch_size,
             "profile_scratch_per_cta": compiled.metadata.profile_scratch_size,
         },
-        "loops": [{"name": loop.name, "line": _line(module, loop.marker)} for loop in spec.loops],
+        "loops": [
+            {"name": loop.name, "line": _line(module, loop.marker), "unrolled": loop.unrolled(choice.constants)}
+            for loop in spec.loops
+        ],
     }
     return Built(cubin, ptx, ttgir, meta)
 
@@ -111,17 +114,13 @@ def parameter_layout(spec: KernelSpec) -> list[dict[str, object]]:
     return out
 
 
-def launch_values(spec: KernelSpec, shape: Shape, choice: Variant) -> dict[str, Any]:
-    """Grid and scalar arguments for one shape."""
-    return {
-        "grid": list(spec.grid(shape, choice.constants)),
-        "scalars": {a.name: a.value(shape) for a in spec.arguments if a.value is not None},
-    }
-
-
 @contextmanager
 def _clean_environment() -> Iterator[None]:
-    """A private compile cache, and none of the settings that change generated code."""
+    """A private compile cache, and none of the settings that change generated code.
+
+    The working directory is the cache too: the assembler puts a source file's time stamp into the line table if it
+    finds the file under its relative name.
+    """
     kept = {
         k: v for k, v in os.environ.items() if k.startswith(("TRITON_", "PTXAS_", "LLVM_", "MLIR_", "DISABLE_PTXAS"))
     }
@@ -130,7 +129,8 @@ def _clean_environment() -> Iterator[None]:
             del os.environ[key]
         os.environ["TRITON_CACHE_DIR"] = cache
         try:
-            yield
+            with chdir(cache):
+                yield
         finally:
             del os.environ["TRITON_CACHE_DIR"]
             os.environ.update(kept)

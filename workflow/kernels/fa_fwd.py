@@ -6,6 +6,8 @@ sums are kept in base 2 (the scale contains log2(e)).
 Tensors are (batch, seqlen, heads, head_dim); LSE is (batch, heads, seqlen), in natural logarithms.
 """
 
+from collections.abc import Mapping
+
 import triton
 import triton.language as tl
 
@@ -71,7 +73,7 @@ def fa_fwd_hd128_causal(
     tl.store(OUT + base + rows[:, None] * stride_s + dims[None, :], out)
 
 
-def _block(shape: Shape, c: dict[str, int], cta: int) -> int:
+def _block(shape: Shape, c: Mapping[str, int], cta: int) -> int:
     blocks = cdiv(shape["seqlen"], c["BM"])
     return blocks - 1 - cta % blocks
 
@@ -110,7 +112,12 @@ SPEC = KernelSpec(
             "for start in tl.range(0, first_masked, BN)",
             lambda s, c, cta: _block(s, c, cta) * c["BM"] // c["BN"],
         ),
-        Loop("diagonal", "for start in tl.range(first_masked,", lambda s, c, cta: c["BM"] // c["BN"]),
+        Loop(
+            "diagonal",
+            "for start in tl.range(first_masked,",
+            lambda s, c, cta: c["BM"] // c["BN"],
+            lambda c: c["BM"] == c["BN"],
+        ),
     ),
     work=lambda s: ("flop", 4.0 * s["batch"] * s["heads"] * s["seqlen"] ** 2 * s["head_dim"] / 2),
     expect=("HGMMA", "LDGSTS", "MUFU.EX2"),

@@ -5,6 +5,8 @@ A slot is a (token, choice) pair. Slots come sorted by expert and padded per exp
 The grid is sized for the worst padding, so late CTAs leave at once. W is (experts, N, K), all row-major.
 """
 
+from collections.abc import Mapping
+
 import triton
 import triton.language as tl
 
@@ -60,7 +62,7 @@ def used_blocks(shape: Shape, bm: int) -> int:
     return sum(cdiv(shape[f"expert_slots_{e}"], bm) for e in range(shape["experts"]))
 
 
-def _rows_trips(shape: Shape, c: dict[str, int], cta: int) -> int:
+def _rows_trips(shape: Shape, c: Mapping[str, int], cta: int) -> int:
     blocks_n = cdiv(shape["n"], c["BN"])
     blocks_m = worst_blocks(shape, c["BM"])
     first_m = cta // (c["GROUP"] * blocks_n) * c["GROUP"]
@@ -82,7 +84,7 @@ SPEC = KernelSpec(
         Argument("PADDED", "*i32", dims=lambda s: (1,), aligned=True),
         Argument("N", "i32", lambda s: s["n"], aligned=True),
         Argument("K", "i32", lambda s: s["k"], aligned=True),
-        Argument("slots", "i32", lambda s: s["tokens"] * s["top_k"], aligned=True),
+        Argument("slots", "i32", lambda s: s["tokens"] * s["top_k"]),
         Argument("stride_x", "i32", lambda s: s["k"], aligned=True),
         Argument("stride_we", "i32", lambda s: s["n"] * s["k"], aligned=True),
         Argument("stride_wn", "i32", lambda s: s["k"], aligned=True),

@@ -81,6 +81,9 @@ class Loop:
     name: str
     marker: str  # text of the source line that opens the loop, so that its line number can be found
     trips: Callable[[Shape, Mapping[str, int], int], int]
+    unrolled: Callable[[Mapping[str, int]], bool] = lambda constants: (
+        False
+    )  # always one trip: no loop in the machine code
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,10 @@ class KernelSpec:
         """Path of the source inside the repository; also the name that line tables carry."""
         return self.module.replace(".", "/") + ".py"
 
+    def machine_loops(self, variant: Variant) -> tuple[Loop, ...]:
+        """Source loops that are loops in the machine code too, in address order; one natural loop each."""
+        return tuple(loop for loop in self.loops if not loop.unrolled(variant.constants))
+
     def trips(self, shape: Shape, variant: Variant, cta: int) -> dict[str, int]:
-        """Trip count of every source loop in one CTA."""
+        """Trip count of every source loop in one CTA. ``shape`` as :func:`workflow.kernels.cases.resolve` gives it."""
         return {loop.name: loop.trips(shape, variant.constants, cta) for loop in self.loops}

@@ -13,7 +13,7 @@ import yaml
 
 from workflow.kernels import wheels
 from workflow.kernels.spec import KernelSpec, Variant
-from xtrace.errors import BadInput
+from xtrace.errors import BadInput, Unsupported
 from xtrace.files import write_atomic
 
 __all__ = ["SUITE", "launch_of", "make_corpus", "read_suite"]
@@ -22,6 +22,7 @@ SUITE = Path(__file__).resolve().parents[2] / "configs" / "suite.yaml"
 KEYS = {"title", "kind", "kernel", "dtype", "seed", "shapes", "tolerances", "records_per_warp", "groups"}
 
 Say = Callable[[str], None]
+Made = tuple[dict[str, Any], dict[str, Any]]  # files by name, content of meta.json
 
 
 def read_suite(path: Path = SUITE) -> dict[str, dict[str, Any]]:
@@ -43,11 +44,14 @@ def read_suite(path: Path = SUITE) -> dict[str, dict[str, Any]]:
     return workloads
 
 
-def make_corpus(workload: str, out: Path, variant: str = "default", say: Say = print, suite: Path = SUITE) -> None:
+def make_corpus(
+    workload: str, out: Path, variant: str = "default", say: Say = print, suite: Path = SUITE, arch: str = "sm_90a"
+) -> None:
     """Write ``original.cubin`` and ``meta.json`` (Triton: also ``kernel.ptx`` and ``kernel.ttgir``) to ``out``.
 
     The same inputs give the same bytes. ``meta.json`` comes last: where it is, the folder is whole.
-    Raises ``BadInput`` XT7101 for a workload that the suite does not have, and the errors of the two makers.
+    Raises ``BadInput`` XT7101 for a workload that the suite does not have, ``Unsupported`` XT7109 for an architecture
+    that a library's image is not pinned for, and the errors of compiling and downloading.
     """
     workloads = read_suite(suite)
     if workload not in workloads:
@@ -56,7 +60,7 @@ def make_corpus(workload: str, out: Path, variant: str = "default", say: Say = p
         )
     out.mkdir(parents=True, exist_ok=True)
     make = _from_source if workloads[workload]["kind"] == "triton" else _from_library
-    files, meta = make(workload, workloads[workload], variant, say)
+    files, meta = make(workload, workloads[workload], variant, arch, say)
     for name, data in files.items():
         write_atomic(out / name, data)
     write_atomic(out / "meta.json", json.dumps(meta, indent=1) + "\n")
@@ -64,31 +68,29 @@ def make_corpus(workload: str, out: Path, variant: str = "default", say: Say = p
 
 
 def launch_of(spec: KernelSpec, choice: Variant, shape: Mapping[str, int]) -> dict[str, Any]:
-    """Grid and parameters of one launch; a buffer's parameter says how many bytes it needs and who fills it.
+    """Grid, buffers (bytes, who fills them) and scalar arguments of one launch.
 
-    Besides the arguments of the source there are two that the compiler appends, ``global_scratch`` and
-    ``profile_scratch``; they stay null as long as ``*_scratch_per_cta`` in the launch description are 0.
+    ``launch.parameters`` of ``meta.json`` gives the order of all of them. Its last two, appended by the compiler, are
+    null as long as ``*_scratch_per_cta`` are 0.
     """
-    parameters: list[dict[str, Any]] = []
-    for a in spec.arguments:
-        if a.is_pointer:
-            role = "output" if a.output else "input"
-            parameters.append({"name": a.name, "type": a.type, "role": role, "bytes": a.buffer_bytes(shape)})
-        elif a.value is not None:
-            parameters.append({"name": a.name, "type": a.type, "role": "scalar", "value": a.value(shape)})
-    parameters += [
-        {"name": f"{n}_scratch", "type": "*i8", "role": "scratch", "value": 0} for n in ("global", "profile")
-    ]
-    return {"grid": list(spec.grid(shape, choice.constants)), "params": parameters}
+    buffers = {
+        a.name: {"bytes": a.buffer_bytes(shape), "role": "output" if a.output else "input"}
+        for a in spec.arguments
+        if a.is_pointer
+    }
+    scalars = {a.name: a.value(shape) for a in spec.arguments if a.value is not None}
+    kind, amount = spec.work(shape)
+    grid = list(spec.grid(shape, choice.constants))
+    return {"grid": grid, "buffers": buffers, "scalars": scalars, "work": {"unit": kind, "amount": amount}}
 
 
-def _from_source(name: str, entry: Mapping[str, Any], variant: str, say: Say) -> tuple[dict[str, Any], dict[str, Any]]:
+def _from_source(name: str, entry: Mapping[str, Any], variant: str, arch: str, say: Say) -> Made:
     from workflow.kernels.build import build
     from workflow.kernels.registry import spec
 
     kernel = spec(name)
     say(f"{name}: compiling {kernel.source}")
-    built = build(kernel, variant=variant)
+    built = build(kernel, arch, variant)
     meta = {"schema": "xtrace/corpus/1", **built.meta, "dtype": entry["dtype"], "seed": entry["seed"]}
     shapes = {
         label: {"sizes": dict(shape), **launch_of(kernel, kernel.variants[variant], shape)}
@@ -98,10 +100,12 @@ def _from_source(name: str, entry: Mapping[str, Any], variant: str, say: Say) ->
     return {"original.cubin": built.cubin, "kernel.ptx": built.ptx, "kernel.ttgir": built.ttgir}, meta
 
 
-def _from_library(name: str, entry: Mapping[str, Any], _: str, say: Say) -> tuple[dict[str, Any], dict[str, Any]]:
+def _from_library(name: str, entry: Mapping[str, Any], variant: str, arch: str, say: Say) -> Made:
     from xtrace import image
 
     library = entry["library"]
+    if arch != library["arch"]:
+        raise Unsupported("XT7109", f"is taken from the package for {library['arch']}, not for {arch}", where=name)
     wheels.fetch(library["package"], say)
     say(f"{name}: taking fatbin {library['fatbin']}, entry {library['entry']} out of {library['file']}")
     with tempfile.TemporaryDirectory(prefix="xtrace-library-") as folder:
@@ -146,5 +150,8 @@ def _from_library(name: str, entry: Mapping[str, Any], _: str, say: Say) -> tupl
 def _fatbin_image(path: Path, fatbin: int, entry: int) -> bytes:
     from xtrace.image import fatbin as reader
 
-    data = path.read_bytes()
-    return reader.payload(data, reader.scan(data)[fatbin].entries[entry])
+    with reader.open_library(path) as data:
+        for container in reader.scan(data):
+            if container.number == fatbin and entry < len(container.entries):
+                return reader.payload(data, container.entries[entry], path.name)
+    raise BadInput("XT7107", f"has no fatbin {fatbin} with an entry {entry}", where=path.name)

@@ -67,7 +67,7 @@ def fetch(
         kept = Path(place, pin["wheel"])
         if place and kept.is_file() and _sha256_file(kept) == pin["sha256"]:
             return kept
-    target = cache_folder() / pin["wheel"]
+    target = cache_folder() / str(pin["wheel"])
     with tempfile.TemporaryDirectory(prefix=".part-", dir=cache_folder()) as folder:
         say(f"downloading {package} {pin['version']}, {pin['bytes'] / 1e6:.1f} MB")
         _pip_download(package, pin, folder, say)

@@ -24,11 +24,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--variant", default="default", help="tile sizes and pipeline depth, see the kernel's source")
     parser.add_argument("--suite", type=Path, default=SUITE)
+    parser.add_argument("--arch", default="sm_90a")
     args = parser.parse_args(arguments)
     name = args.named or args.workload
     if not name:
         parser.error("a workload is needed")
-    make_corpus(name, args.out, args.variant, lambda line: print(line, file=sys.stderr, flush=True), args.suite)
+    make_corpus(
+        name, args.out, args.variant, lambda line: print(line, file=sys.stderr, flush=True), args.suite, args.arch
+    )
 
 
 if __name__ == "__main__":
