@@ -94,6 +94,7 @@ class Buffer:
     ``parameter`` is the index in the kernel's parameter list that takes the buffer's device address;
     ``appended`` says whether that parameter exists only in the instrumented kernel. The size is
     ``bytes_per_unit`` times the number of CTAs or of warps (``unit``) of the launch plus ``slack`` bytes.
+    ``max_units``: with more of them the tool's own offset arithmetic overflows (None: no such limit).
     """
 
     name: str
@@ -104,11 +105,15 @@ class Buffer:
     align: int
     zero: bool  # must be zeroed before each launch for the trace to be readable
     slack: int = 0
+    max_units: int | None = None
+
+    def units(self, ctas: int, warps_per_cta: int) -> int:
+        """How many pieces of ``bytes_per_unit`` a launch uses."""
+        return ctas * (warps_per_cta if self.unit == "warp" else 1)
 
     def size(self, ctas: int, warps_per_cta: int) -> int:
         """Bytes to allocate for a launch of ``ctas`` thread blocks of ``warps_per_cta`` warps each."""
-        units = ctas * (warps_per_cta if self.unit == "warp" else 1)
-        return units * self.bytes_per_unit + self.slack
+        return self.units(ctas, warps_per_cta) * self.bytes_per_unit + self.slack
 
 
 @dataclass(frozen=True)
@@ -262,15 +267,15 @@ class Baseline(Protocol):
         ...
 
 
-def _registry() -> dict[str, Callable[[], Baseline]]:
+def _registry() -> dict[str, Callable[[int | None], Baseline]]:
     from baselines.proton.build import Proton
-    from baselines.ptx_probe.build import PtxProbe
+    from baselines.ptx_probe.build import DEFAULT_CAPACITY, PtxProbe
 
     return {
-        "proton": lambda: Proton("shared"),
-        "proton-global": lambda: Proton("global"),
-        "ptx-probe": lambda: PtxProbe("exact"),
-        "ptx-probe-charitable": lambda: PtxProbe("charitable"),
+        "proton": lambda _: Proton("shared"),
+        "proton-global": lambda _: Proton("global"),
+        "ptx-probe": lambda capacity: PtxProbe("exact", capacity or DEFAULT_CAPACITY),
+        "ptx-probe-charitable": lambda capacity: PtxProbe("charitable", capacity or DEFAULT_CAPACITY),
     }
 
 
@@ -279,12 +284,18 @@ def tracers() -> list[str]:
     return list(_registry())
 
 
-def create(name: str) -> Baseline:
-    """The baseline called ``name``; BadInput XT7303 lists the names if there is none."""
+def create(name: str, capacity: int | None = None) -> Baseline:
+    """The baseline called ``name``; ``capacity`` is the number of events per warp for tools that fix it when building.
+
+    Raises
+    ------
+    BadInput
+        XT7303 with the known names.
+    """
     known = _registry()
     if name not in known:
         raise BadInput("XT7303", f"unknown tracer {name!r}", hint="one of " + ", ".join(known))
-    return known[name]()
+    return known[name](capacity)
 
 
 def write_result(result: BuildResult, out_dir: Path) -> Path:

@@ -175,17 +175,23 @@ class Proton:
                     bytes_per_unit=int(instrumented["profile_scratch_size"]),
                     align=int(instrumented["profile_scratch_align"]),
                     zero=False,
+                    # the generated code multiplies the block number by the size in signed 32 bits
+                    max_units=(2**31 - 1) // max(int(instrumented["profile_scratch_size"]), 1),
                 ),
             ),
             notes=_LAUNCH_NOTES,
         )
         inexpressible = {m.phase.name: m.phase.ttgir.why for m in group.marks if not m.phase.ttgir.exact}
         result.notes += [f"{phase}: {why}" for phase, why in inexpressible.items()]
+        if group.whole_kernel and not all(s.exact for s in result.sites):
+            result.notes.append("several returns: each returning block has its own scope, begun with the block")
 
 
 _LAUNCH_NOTES = (
     "the last parameter is null in the original and takes the buffer here; global_scratch before it stays null",
     "the kernel only writes the buffer: it writes its own headers, so the contents before the launch do not matter",
+    "buffer of a block: u32 0xDEADBEEF, block, smid, ring bytes; u64 globaltimer at begin, before and after copy-out; "
+    "u32 words written per warp from byte 40; then the rings",
 )
 
 

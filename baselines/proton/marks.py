@@ -81,7 +81,10 @@ def operations(text: str, where: str = "TTGIR") -> list[Operation]:
         elif match := _OPERATION.match(raw):
             owner = Operation(match[1], number, number, region, len(found))
             found.append(owner)
-        if line.endswith("{") and not line.startswith("^"):
+        if line.startswith("^"):  # a further block of the same region: scopes must not span blocks
+            regions += 1
+            region = regions
+        elif line.endswith("{"):
             regions += 1
             stack.append((region, owner))
             region = regions
@@ -171,13 +174,17 @@ def _whole_kernel(ops: Sequence[Operation], where: str) -> list[_Point]:
     returns = [op for op in ops if op.name == "tt.return"]
     if function is None or not returns:
         raise BadInput("XT7334", "no kernel function", where=where)
-    if len(returns) > 1:
-        raise Unsupported("XT7335", "a kernel with several returns has no single scope", where=where)
-    first = next(op for op in ops if op.number == function.number + 1)
-    return [
-        _Point(first.first, first, "before", "kernel", True),
-        _Point(returns[0].first, returns[0], "before", "kernel", True),
-    ]
+    if len(returns) == 1:
+        firsts = [next(op for op in ops if op.number == function.number + 1)]
+    else:
+        # Proton wants a scope closed exactly once, so every block that returns gets a scope of its own. It begins
+        # with the block, not with the kernel: a nearest place.
+        firsts = [next(op for op in ops if op.region == r.region and op.number > function.number) for r in returns]
+    points = []
+    for first, last in zip(firsts, returns, strict=True):
+        points.append(_Point(first.first, first, "before", "kernel", len(returns) == 1))
+        points.append(_Point(last.first, last, "before", "kernel", True))
+    return points
 
 
 def _record(

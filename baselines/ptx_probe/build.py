@@ -143,6 +143,7 @@ class PtxProbe:
                     bytes_per_unit=probed.bytes_per_warp,
                     align=16,
                     zero=True,
+                    slack=0 if whole else probed.bytes_per_warp,
                 ),
             ),
             notes=() if self.bounds_check or whole else (_NO_BOUNDS.format(self.capacity),),

@@ -23,12 +23,13 @@ from xtrace.errors import XtraceError
 @click.option("--workload-dir", required=True, type=click.Path(path_type=Path), help="results/corpus/<workload>")
 @click.option("--probes", required=True, help="Site group of configs/matched_sites.yaml, e.g. sche, matrix, waits, pp.")
 @click.option("--out", "out_dir", required=True, type=click.Path(path_type=Path))
-def main(tracer: str, workload_dir: Path, probes: str, out_dir: Path) -> None:
+@click.option("--capacity", type=click.IntRange(1, 1 << 24), help="PTX-probe: events per warp that its buffer holds.")
+def main(tracer: str, workload_dir: Path, probes: str, out_dir: Path, capacity: int | None) -> None:
     try:
         groups = load_groups()
         if probes not in groups:
             raise click.BadParameter(f"{probes!r} is not one of {', '.join(groups)}", param_hint="--probes")
-        result = create(tracer).build(Workload.open(workload_dir), probes, out_dir)
+        result = create(tracer, capacity).build(Workload.open(workload_dir), probes, out_dir)
         path = write_result(result, out_dir)
     except XtraceError as error:
         click.echo(str(error), err=True)
