@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from xtrace.runtime.buffers import TraceBytes
 from xtrace.runtime.device import Device
@@ -85,6 +86,7 @@ class TraceFacts:
     monotonic: bool  # the records of a warp never run backwards
     bracketed: bool  # ... and lie between its entry and its exit clock
     per_site: Mapping[int, int]
+    per_cta: npt.NDArray[np.int64]  # records by CTA (row) and site id (column)
     unknown_sites: int  # records whose site id the map does not have
     wrapped: int  # warps that emitted more than their ring holds
 
@@ -93,14 +95,18 @@ class TraceFacts:
         return self.emitted - self.written
 
 
-def trace_facts(trace: TraceBytes, entry: Mapping[str, Any]) -> TraceFacts:
-    """Facts of one launch; ``entry`` is the kernel's entry of the trace map. Clocks compare modulo 2^32."""
+def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int = 1) -> TraceFacts:
+    """Facts of one launch; ``entry`` is the kernel's entry of the trace map. Clocks compare modulo 2^32.
+
+    Entry and exit sites have no id: they leave their marks in the header.
+    """
     headers = trace.headers()
     ran = headers["t_entry_ns"] != 0
     emitted = headers["emitted_bytes"].astype(np.int64) // 8
     capacity = trace.slot.ring // 8
-    ids = max((int(s["id"]) for s in entry["sites"]), default=0)
-    per_site = np.zeros(ids + 1, np.int64)
+    known = [int(s["id"]) for s in entry["sites"] if s["id"] is not None]
+    ids = max(known, default=0)
+    per_cta = np.zeros((-(-trace.slots // warps_per_cta), ids + 1), np.int64)
     written = unknown = 0
     monotonic = bracketed = True
     words = trace.rows()[:, : trace.slot.ring]
@@ -117,13 +123,16 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any]) -> TraceFacts:
         written += int(np.count_nonzero(valid))
         found = site[valid]
         unknown += int(np.count_nonzero(found > ids))
-        per_site += np.bincount(found[found <= ids], minlength=ids + 1)
+        cta = np.broadcast_to((np.arange(low, low + len(count)) // warps_per_cta)[:, None], valid.shape)[valid]
+        first = int(cta[0]) if len(cta) else 0
+        cells = np.bincount(((cta - first) * (ids + 1) + found)[found <= ids])
+        per_cta.reshape(-1)[first * (ids + 1) : first * (ids + 1) + len(cells)] += cells
         whole = emitted[part] <= capacity  # the order of a ring that wrapped is not the order of its bytes
         # Unwritten records (site 0) inside the range would break the chain: they count as lost already.
         forward = np.diff(clock, axis=1).view(np.int32) >= 0
         monotonic &= bool((forward | ~(valid[:, 1:] & valid[:, :-1]) | ~whole[:, None]).all())
         bracketed &= _inside(headers[part], clock, valid, count, whole)
-    known = {int(s["id"]): int(per_site[int(s["id"])]) for s in entry["sites"]}
+    per_site = per_cta.sum(axis=0)
     return TraceFacts(
         warps=int(np.count_nonzero(ran)),
         warps_unfinished=int(np.count_nonzero(ran & (headers["t_exit_ns"] == 0))),
@@ -131,7 +140,8 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any]) -> TraceFacts:
         written=written,
         monotonic=monotonic,
         bracketed=bracketed,
-        per_site=known,
+        per_site={n: int(per_site[n]) for n in known},
+        per_cta=per_cta,
         unknown_sites=unknown,
         wrapped=int(np.count_nonzero(emitted > capacity)),
     )

@@ -24,6 +24,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import xtrace.image.fatbin as fatbin
 from xtrace.errors import BadInput, MissingTool, XtraceError
 
 __all__ = [
@@ -134,8 +135,6 @@ def replace_image(library: Path, original: bytes, image: bytes) -> tuple[int, in
 
     The place is found by content. Raises ``BadInput`` XT5032 if the library does not carry ``original`` (exactly once).
     """
-    from xtrace.image import fatbin
-
     data = library.read_bytes()
     hits = [
         (number, index)
@@ -157,11 +156,9 @@ def replace_image(library: Path, original: bytes, image: bytes) -> tuple[int, in
     return number, index
 
 
-def _holds(data: bytes, entry: object, original: bytes) -> bool:
-    from xtrace.image import fatbin
-
+def _holds(data: bytes, entry: fatbin.Entry, original: bytes) -> bool:
     try:
-        return bool(fatbin.payload(data, entry) == original)
+        return fatbin.payload(data, entry) == original
     except XtraceError:  # an entry of another kind or compression that cannot be read is not ours
         return False
 

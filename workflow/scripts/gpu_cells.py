@@ -1,0 +1,394 @@
+"""Binds suite workloads to the runtime: files of the corpus, inputs on the device, arms to time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import xtrace
+from baselines.run import BaselineArm
+from workflow.kernels import cases
+from xtrace.errors import BadInput, XtraceError
+from xtrace.runtime import extension
+from xtrace.runtime.checks import Region, TraceFacts
+from xtrace.runtime.device import Device, LaunchConfig
+from xtrace.runtime.expect import Explanation, Trips, explain, explain_totals
+from xtrace.runtime.launch import DirectArm, TracedArm, bind
+from xtrace.runtime.replicate import INTERVAL, Instrumented
+
+BUFFER_SETS = 3  # rotated by short kernels, so that L2 stays nearly cold
+SPARE_LETTERS = "abceghijklmnopqrstuvwxyz"  # last letter of operator namespaces of library copies
+
+
+class CellName(NamedTuple):
+    """One unit of the overhead table; written ``workload:tracer:probes``."""
+
+    workload: str
+    tracer: str
+    probes: str
+
+    @classmethod
+    def parse(cls, text: str) -> CellName:
+        parts = text.split(":")
+        if len(parts) != 3 or not all(parts):
+            raise BadInput("XT7431", f"not a cell: {text!r}", hint="write workload:tracer:probes")
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        return ":".join(self)
+
+    def file(self, folder: Path, process: int) -> Path:
+        return folder / f"{self.workload}.{self.tracer}.{self.probes}.{process}.json"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the pipeline keeps its files."""
+
+    corpus: Path
+    traced: Path
+    baselines: Path
+    library: Path | None = None  # wheel or directory of the attention package; None: as installed
+    inputs: Path | None = None  # cache of generated inputs
+
+    def original(self, workload: str) -> tuple[bytes, dict[str, Any]]:
+        folder = self.corpus / workload
+        meta = read_json(folder / "meta.json")
+        image = read_bytes(folder / "original.cubin")
+        if hashlib.sha256(image).hexdigest() != meta["sha256"]:
+            raise BadInput("XT7432", "the image is not the one of its meta.json", where=str(folder))
+        return image, meta
+
+    def traced_image(self, workload: str, probes: str) -> tuple[bytes, dict[str, Any]]:
+        base = self.traced / workload / f"{probes}.cubin"
+        maps = [base.with_name(base.name + ".map.json"), base.with_name(f"{probes}.map.json")]
+        found = next((m for m in maps if m.is_file()), maps[0])
+        return read_bytes(base), read_json(found)
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput("XT7433", f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise BadInput("XT7433", f"is not JSON: {error}", where=str(path)) from error
+    if not isinstance(document, dict):
+        raise BadInput("XT7433", "must be a JSON object", where=str(path))
+    return document
+
+
+def load_inputs(workload: str, sizes: Mapping[str, int], seed: int, cache: Path | None) -> dict[str, np.ndarray]:
+    """Random inputs, from the cache folder if they were made before."""
+    key = hashlib.sha256(json.dumps([workload, dict(sizes), seed]).encode()).hexdigest()[:16]
+    folder = None if cache is None else cache / f"{workload}-{key}"
+    if folder is not None and (folder / "done").is_file():
+        return {p.stem: np.load(p, mmap_mode="r", allow_pickle=False) for p in sorted(folder.glob("*.npy"))}
+    made = cases.make(workload, sizes, seed).inputs
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in made.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        (folder / "done").touch()
+    return made
+
+
+def flat_bytes(array: np.ndarray) -> memoryview:
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def source_trips(workload: str, variant: str, sizes: Mapping[str, int], seed: int, ctas: int) -> Trips | None:
+    """Trip counts of the source's loops for every CTA; None if the description cannot be loaded here."""
+    try:
+        from workflow.kernels.registry import spec
+
+        kernel = spec(workload)
+        full = cases.resolve(workload, sizes, seed)
+        constants = kernel.variants[variant].constants
+        return {loop.name: [loop.trips(full, constants, cta) for cta in range(ctas)] for loop in kernel.loops}
+    except (ImportError, XtraceError) as error:
+        print(f"{workload}: no trip counts: {error}", file=sys.stderr)
+        return None
+
+
+class DirectCase:
+    """A workload whose cubin is launched directly."""
+
+    interval = INTERVAL
+
+    def __init__(self, device: Device, folders: Folders, workload: str, shape: str, sets: int = BUFFER_SETS) -> None:
+        self.device = device
+        self.folders = folders
+        self.workload = workload
+        image, self.meta = folders.original(workload)
+        launch = self.meta["launch"]
+        self.shape = _shape(launch, shape, workload)
+        if launch.get("global_scratch_per_cta") or launch.get("profile_scratch_per_cta"):
+            raise BadInput("XT7434", "the kernel needs scratch memory", where=workload)
+        cluster = tuple(launch.get("cluster") or (1, 1, 1))
+        self.config = LaunchConfig(
+            grid=tuple(self.shape["grid"]),
+            block=tuple(launch["block"]),
+            shared=int(launch["shared"]),
+            cluster=None if cluster == (1, 1, 1) else cluster,
+        )
+        self.sizes = dict(self.shape["sizes"])
+        self.seed = int(self.meta["seed"])
+        self.inputs = load_inputs(workload, self.sizes, self.seed, folders.inputs)
+        self._allocated: list[int] = []
+        self.addresses = [self._upload() for _ in range(sets)]
+        self.parameters = [bind(launch["parameters"], {**self.shape["scalars"], **a}) for a in self.addresses]
+        self.kernel = str(self.meta["kernel"])
+        self.original = DirectArm(device, image, self.kernel, self.config, self.parameters)
+        self.again = DirectArm(device, image, self.kernel, self.config, self.parameters)
+
+    def _upload(self) -> dict[str, int]:
+        addresses = {}
+        for name, buffer in self.shape["buffers"].items():
+            address = self.device.allocate(int(buffer["bytes"]))
+            self._allocated.append(address)
+            if buffer["role"] == "input":
+                data = flat_bytes(self.inputs[name])
+                if data.nbytes != int(buffer["bytes"]):
+                    raise BadInput(
+                        "XT7434", f"{name} has {data.nbytes} bytes, not {buffer['bytes']}", where=self.workload
+                    )
+                self.device.upload(address, data)
+            addresses[name] = address
+        return addresses
+
+    def _outputs(self) -> list[Region]:
+        return [
+            (self.addresses[0][name], int(b["bytes"]))
+            for name, b in self.shape["buffers"].items()
+            if b["role"] == "output"
+        ]
+
+    def outputs(self, arm: Any) -> Sequence[Region]:
+        return self._outputs()
+
+    def poison(self) -> Sequence[Region]:
+        return self._outputs()
+
+    def output_arrays(self) -> dict[str, tuple[int, int]]:
+        """Regions of set 0 by output name."""
+        return dict(
+            zip([n for n, b in self.shape["buffers"].items() if b["role"] == "output"], self._outputs(), strict=True)
+        )
+
+    def instrument(self, tracer: str, probes: str) -> Instrumented:
+        if tracer != "xtrace":
+            folder = self.folders.baselines / tracer / self.workload / probes
+            arm = BaselineArm.load(self.device, folder, self.config, self.parameters)
+            return Instrumented(arm, arm.close)
+        image, trace_map = self.folders.traced_image(self.workload, probes)
+        traced = TracedArm.load(self.device, image, trace_map, self.kernel, self.config, self.parameters)
+        trips = source_trips(self.workload, str(self.meta["variant"]), self.sizes, self.seed, self.config.ctas)
+
+        def expected(entry: Mapping[str, Any], facts: TraceFacts) -> Explanation:
+            return explain(entry, facts.per_cta, self.config.warps_per_cta, trips or {})
+
+        return Instrumented(
+            arm=traced,
+            close=traced.close,
+            buffers={traced.kernel: traced.buffer},
+            trace_map=trace_map,
+            warps_per_cta=self.config.warps_per_cta,
+            warps=self.config.warps,
+            explain=expected,
+        )
+
+    def close(self) -> None:
+        self.original.close()
+        self.again.close()
+        for address in self._allocated:
+            self.device.free(address)
+        self._allocated = []
+
+
+class AttentionCase:
+    """FlashAttention-3 inside PyTorch; each arm is a library copy of its own."""
+
+    interval = "library call (CUDA events around one call: attention kernel and its scheduler's memory clear)"
+
+    def __init__(self, device: Device, folders: Folders, workload: str, shape: str, sets: int = BUFFER_SETS) -> None:
+        self.device = device
+        self.folders = folders
+        self.workload = workload
+        self.image, self.meta = folders.original(workload)
+        torch = extension.import_torch()
+        self.torch = torch
+        self.shape = _shape(self.meta["launch"], shape, workload)
+        self.sizes = dict(self.shape["sizes"])
+        self.seed = int(self.meta["seed"])
+        self.inputs = load_inputs(workload, self.sizes, self.seed, folders.inputs)
+        host = {name: torch.from_numpy(np.array(self.inputs[name]).view(np.int16)) for name in "QKV"}
+        self.sets = []
+        for _ in range(sets):
+            q, k, v = (host[name].to("cuda").view(torch.bfloat16) for name in "QKV")
+            self.sets.append(extension.Tensors(q, k, v, torch.empty_like(q)))
+        self.causal = bool(self.meta["launch"]["python"]["arguments"].get("causal", False))
+        self.source = extension.find_package(folders.library)
+        self.work = Path(tempfile.mkdtemp(prefix="xtrace-library-"))
+        self._letters = iter(SPARE_LETTERS)
+        plain = self._copy(None)
+        self.original = self._arm(*plain)
+        self.again = self._arm(*self._copy(None))
+
+    def _copy(self, images: tuple[bytes, bytes] | None) -> tuple[Path, str]:
+        letter = next(self._letters)
+        return extension.ATTENTION.copy(self.source, self.work / letter, letter, images)
+
+    def _arm(self, library: Path, namespace: str) -> extension.AttentionArm:
+        arm = extension.AttentionArm(library, namespace, self.sets, self.causal)
+        library.unlink()  # mapped by now: the disk has room for the next copy
+        return arm
+
+    def outputs(self, arm: Any) -> Sequence[Region]:
+        regions: list[Region] = arm.outputs()
+        return regions
+
+    def poison(self) -> Sequence[Region]:
+        """The output, and the memory from which PyTorch will hand out the log-sum-exp."""
+        s = self.sizes
+        lse = self.torch.empty((s["batch"], s["heads"], s["seqlen"]), dtype=self.torch.float32, device="cuda")
+        lse.fill_(float("nan"))
+        del lse
+        out = self.sets[0].out
+        return [(out.data_ptr(), out.numel() * out.element_size())]
+
+    def output_arrays(self) -> dict[str, tuple[int, int]]:
+        out = self.sets[0].out
+        return {"OUT": (out.data_ptr(), out.numel() * out.element_size())}
+
+    def instrument(self, tracer: str, probes: str) -> Instrumented:
+        if tracer != "xtrace":
+            from baselines.run import read_result
+
+            read_result(self.folders.baselines / tracer / self.workload / probes)  # says why it is unsupported
+            raise BadInput("XT7434", f"{tracer} images of a library kernel cannot be launched", where=self.workload)
+        image, trace_map = self.folders.traced_image(self.workload, probes)
+        patched, buffers = extension.trace_buffers(self.device, image, trace_map, self.slots)
+        arm = self._arm(*self._copy((self.image, patched)))
+        totals = self._totals()
+
+        def close() -> None:
+            for buffer in buffers.values():
+                buffer.free()
+
+        return Instrumented(
+            arm=arm,
+            close=close,
+            buffers=buffers,
+            trace_map=trace_map,
+            warps_per_cta=self.warps_per_cta,
+            warps=None,
+            explain=lambda entry, facts: explain_totals(entry, facts.per_site, totals),
+        )
+
+    warps_per_cta = 12  # 384 threads: one producer and two consumer warp groups
+
+    @property
+    def slots(self) -> int:
+        """Enough for one CTA per tile, the most that any scheduler of the package launches."""
+        return max(self.tiles, self.device.info.multiprocessors) * self.warps_per_cta
+
+    @property
+    def tiles(self) -> int:
+        return int(self.sizes["batch"] * self.sizes["heads"] * -(-self.sizes["seqlen"] // 128))
+
+    def _totals(self) -> dict[str, int]:
+        """Totals that causal attention with 128 x 128 tiles allows: row block m meets m + 1 key blocks."""
+        heads = self.sizes["batch"] * self.sizes["heads"]
+        rows = -(-self.sizes["seqlen"] // 128)
+        ctas = min(self.tiles, self.device.info.multiprocessors)
+        out = {}
+        for warps in (1, 2, 3, 4, 8, 9, 12):
+            for extra, tiles in (("", self.tiles), (" and once per CTA", self.tiles + ctas)):
+                out[f"{warps} warps per tile{extra}"] = warps * tiles
+            out[f"{warps} warps per CTA"] = warps * ctas
+            for less in range(4):
+                blocks = heads * sum(max(m + 1 - less, 0) for m in range(rows))
+                out[f"{warps} warps per key block" + (f" less {less}" if less else "")] = warps * blocks
+        return out
+
+    def close(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def _shape(launch: Mapping[str, Any], label: str, workload: str) -> dict[str, Any]:
+    if label not in launch["shapes"]:
+        known = ", ".join(launch["shapes"])
+        raise BadInput("XT7434", f"no shape named {label!r}", where=workload, hint=f"known: {known}")
+    return dict(launch["shapes"][label])
+
+
+def make_case(device: Device, folders: Folders, workload: str, shape: str, sets: int = BUFFER_SETS) -> Any:
+    """The case of a workload, its inputs on the device."""
+    _, meta = folders.original(workload)
+    kind = AttentionCase if "python" in meta["launch"] else DirectCase
+    return kind(device, folders, workload, shape, sets)
+
+
+def provenance(device: Device) -> dict[str, Any]:
+    """Everything about the machine and the software that a number depends on."""
+    info = device.info
+    return {
+        "device": info.name,
+        "uuid": info.uuid,
+        "driver": info.driver,
+        "cuda": info.cuda,
+        "multiprocessors": info.multiprocessors,
+        "l2_bytes": info.l2_bytes,
+        "torch": _version("torch"),
+        "triton": _version("triton"),
+        "cuda_bindings": _version("cuda-bindings"),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "clocks": "unlocked",
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "git": git_commit(),
+        "xtrace": xtrace.__version__,
+    }
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return ""
+
+
+def git_commit() -> str:
+    """Commit of the working tree (``+`` appended if it has changes); ``$XTRACE_GIT`` where there is no repository."""
+    import os
+
+    if given := os.environ.get("XTRACE_GIT"):
+        return given
+    root = Path(__file__).resolve().parents[2]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        head = subprocess.run(
+            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=20, check=True
+        )
+        dirty = subprocess.run(
+            ["git", "-C", root, "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=20
+        )
+        return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
+    return ""
