@@ -191,6 +191,9 @@ def _kernels(data: bytes, sections: tuple[Section, ...], symbols: tuple[Symbol, 
                 raise BadInput("XT1016", what, where=place(name, "section table"))
             by_name[section.name] = section
     registers = _register_counts(data, by_name.get(".nv.info"), symbols, name)
+    for prefix in (TEXT, ".nv.info"):  # copied below: a hostile file may claim the same bytes thousands of times
+        if sum(s.file_size for s in by_name.values() if s.name.startswith(prefix)) > len(data):
+            raise BadInput("XT1016", f"{prefix} sections are larger than the file", where=place(name, "section table"))
     kernels = []
     for section in sections:
         if not section.name.startswith(TEXT) or section.type == elf.SHT_NOBITS:

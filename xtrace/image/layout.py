@@ -27,8 +27,8 @@ class Layout:
     """Old file offset -> new file offset."""
 
     def __init__(self, sections: tuple[Section, ...], sizes: Mapping[int, int]) -> None:
-        largest = max((s.align for s in sections if s.file_size and s.align <= MAX_ALIGN), default=1)
-        self.step = max(MIN_ALIGN, largest)
+        powers = {s.align for s in sections if s.file_size and s.align.bit_count() == 1 and s.align <= MAX_ALIGN}
+        self.step = max(MIN_ALIGN, *powers, 1)
         self._ends: list[int] = []
         self._shifts = [0]
         for section in sorted((s for s in sections if s.index in sizes), key=lambda s: s.offset):
@@ -66,6 +66,8 @@ def relayout(
     if header.phnum:
         struct.pack_into("<Q", out, _E_PHOFF, layout.new(header.phoff))
     for section in sections[1:]:
+        if section.offset > len(data):  # of a section without bytes: means nothing, and may be any number
+            continue
         at = layout.new(header.shoff) + section.index * elf.SHDR.size
         struct.pack_into("<Q", out, at + _SH_OFFSET, layout.new(section.offset))
         if section.index in contents:
@@ -80,6 +82,9 @@ def relayout(
         size = stop - start if segment.filesz else 0
         struct.pack_into("<Q", out, at + _PH_OFFSET, start)
         struct.pack_into("<Q", out, at + _PH_FILESZ, size)
-        memory = max(segment.memsz + size - segment.filesz, 0)
+        memory = segment.memsz + size - segment.filesz
+        if not size <= memory < 1 << 48:
+            what = "segment smaller in memory than in the file, or absurdly large"
+            raise BadInput("XT1003", what, where=place(name, "program header", segment.record))
         struct.pack_into("<Q", out, at + _PH_MEMSZ, memory)
     return out

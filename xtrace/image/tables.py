@@ -15,6 +15,7 @@ from xtrace.image.moves import Move
 __all__ = ["branch_tables", "move_attributes", "move_jump_tables"]
 
 SPILL_OR_REFILL = 1
+MAX_BANK = 1 << 16  # bytes of a constant bank
 #: First word and stride, in words, of the instruction offsets in a payload.
 _STRIDES = {
     Carries.OFFSETS: (0, 1),
@@ -94,6 +95,8 @@ def move_jump_tables(image: Image, kernel: Kernel, move: Move, target: tuple[Sec
             lists += [targets for _, targets in branch_tables(record, place(image.name, kernel.name)) if targets]
     section, content = target if target else (None, bytearray())
     where = place(image.name, section.name if section else kernel.name)
+    if len(content) > MAX_BANK:
+        raise Unsupported("XT1104", "constant bank 2 is larger than the hardware has", where=where)
     words = struct.unpack_from(f"<{len(content) // 4}I", content)
     free = [True] * len(words)
     for targets in sorted(lists, key=len, reverse=True):  # long ones first: a short list may be part of a long one
