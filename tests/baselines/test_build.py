@@ -74,6 +74,10 @@ def test_script_writes_a_result_for_what_is_unsupported(closed: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert "unsupported" in done.stdout
     assert json.loads((tmp_path / "o" / "result.json").read_text())["status"] == "unsupported"
+    (closed / "kernel.ttgir").write_text("}")
+    done = subprocess.run([*command, "--probes", "pp", "--out", str(tmp_path / "o")], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "o" / "result.json").read_text())["status"] == "failed"
     done = subprocess.run([*command, "--probes", "nope", "--out", str(tmp_path / "p")], capture_output=True, text=True)
     assert done.returncode == 2
     assert "matrix" in done.stderr
