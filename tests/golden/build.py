@@ -46,6 +46,29 @@ CUDA: dict[str, dict[str, object]] = {
         "shared": 8192,
     },
 }
+# One launch of each kernel that ends, stays inside its buffers and gives the same result every time. Buffers are
+# filled by "init": normal floats, small non-negative integers, bf16 (normal) or zero; "out" buffers are poisoned first.
+# tma_tile needs tensor maps, which only a driver can make.
+LAUNCHES: dict[str, dict[str, tuple[int, list[tuple[str, int, str]]]]] = {
+    "brx_table": {"brx_table": (4, [("*i32", 514, "zero"), ("*i32", 1024, "ints"), ("i32", 40, "value")])},
+    "call_rel": {"call_rel": (4, [("*f32", 512, "out"), ("*f32", 512, "normal"), ("i32", 9, "value")])},
+    "cp_async": {"cp_async": (3, [("*f32", 3072, "out"), ("*f32", 21504, "normal"), ("i32", 7, "value")])},
+    "divergent": {"divergent": (4, [("*f32", 512, "out"), ("*f32", 512, "normal"), ("i32", 33, "value")])},
+    "early_exit": {"early_exit": (4, [("*f32", 512, "out"), ("*f32", 512, "normal"), ("i32", 500, "value")])},
+    "many_registers": {"many_registers": (1, [("*f32", 25088, "out"), ("*f32", 17920, "normal"), ("i32", 5, "value")])},
+    "odd_block": {"odd_block": (5, [("*f32", 5, "out"), ("*f32", 5000, "normal"), ("i32", 1000, "value")])},
+    "spin": {"spin": (6, [("*u32", 6, "zero"), ("*u32", 12, "out"), ("u32", 20, "value")])},
+    "two_kernels": {
+        "first_of_two": (2, [("*i32", 256, "ints"), ("i32", 11, "value")]),
+        "second_of_two": (3, [("*i32", 3, "out"), ("*i32", 384, "ints"), ("i32", 300, "value"), ("i32", 6, "value")]),
+    },
+    "warp_specialised": {
+        "warp_specialised": (
+            2,
+            [("*f32", 8192, "out"), ("*bf16", 26624, "bf16"), ("*bf16", 13312, "bf16"), ("i32", 13, "value")],
+        )
+    },
+}
 TRITON = {
     "triton_fa_fwd": "fa_fwd_hd128_causal_triton",
     "triton_gemm": "gemm_bf16_triton",
@@ -71,8 +94,22 @@ def build_cuda(name: str) -> tuple[bytes, dict[str, object]]:
         "toolchain": nvcc_version(),
         "command": f"nvcc -arch={ARCH} -std=c++17 -ptx -lineinfo; ptxas --gpu-name={ARCH} -lineinfo",
         "abi": 8,
-        "launch": {"threads": CUDA[name]["threads"], "shared": CUDA[name]["shared"]},
+        "launch": {"threads": CUDA[name]["threads"], "shared": CUDA[name]["shared"], "kernels": launches(name)},
         "trap": CUDA[name]["trap"],
+    }
+
+
+def launches(name: str) -> dict[str, object]:
+    """Grid and parameters of the kernels of one CUDA image, by kernel."""
+    return {
+        kernel: {
+            "grid": [ctas, 1, 1],
+            "params": [
+                {"type": kind, "value": n} if init == "value" else {"type": kind, "count": n, "init": init}
+                for kind, n, init in params
+            ],
+        }
+        for kernel, (ctas, params) in LAUNCHES.get(name, {}).items()
     }
 
 
