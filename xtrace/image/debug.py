@@ -41,11 +41,16 @@ def move_references(
         if section.file_size and section.name in known.LINES + known.FRAMES:
             starts = _starts(image, section, by_target.get(section.index, []), moves)
             where = place(image.name, section.name)
-            if section.name in known.FRAMES:
-                contents[section.index] = bytearray(move_frames(image.content(section), starts, where))
-            else:
-                moved[section.index] = move_lines(image.content(section), starts, where)
-                contents[section.index] = moved[section.index].data
+            try:
+                if section.name in known.FRAMES:
+                    contents[section.index] = bytearray(move_frames(image.content(section), starts, where))
+                else:
+                    moved[section.index] = move_lines(image.content(section), starts, where)
+                    contents[section.index] = moved[section.index].data
+            except (BadInput, Unsupported) as error:
+                if not error.where.startswith(image.name):  # from a helper that knows offsets or kernels only
+                    error.where = f"{where}: {error.where}"
+                raise
     work = _Relocations(image, moves, values, moved, contents)
     for section, records in tables:
         for record in records:

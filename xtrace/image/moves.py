@@ -20,7 +20,7 @@ class Move:
     word put in front of it. Both raise ``Unsupported`` XT1105 when a table names an offset that is not an instruction.
     """
 
-    kernel: str
+    where: str  # file and kernel, for messages
     old_size: int
     new_size: int
     instr_off: Callable[[int], int]
@@ -40,11 +40,11 @@ class Move:
             raise Unsupported(
                 "XT1105",
                 f"{what} names offset {old:#x}, which is no instruction of the kernel",
-                where=self.kernel,
+                where=self.where,
                 hint="the image is damaged or newer than this version of Xtrace",
             )
 
     def _sane(self, new: int, old: int, what: str) -> int:
         if new % WORD_BYTES or not old <= new < self.new_size:
-            raise Unsupported("XT1105", f"{what} would move from {old:#x} to {new:#x}", where=self.kernel)
+            raise Unsupported("XT1105", f"{what} would move from {old:#x} to {new:#x}", where=self.where)
         return new

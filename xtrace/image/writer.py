@@ -80,7 +80,9 @@ def rewrite(image: Image, edits: Sequence[CodeEdit]) -> bytes:
         padding = -len(edit.text) % TEXT_PAD // len(PADDING_WORD)
         text = edit.text + PADDING_WORD * padding
         work.contents[kernel.section] = bytearray(text)
-        work.moves[kernel.section] = Move(kernel.name, len(kernel.text), len(text), edit.instr_off, edit.target_off)
+        work.moves[kernel.section] = Move(
+            place(image.name, kernel.name), len(kernel.text), len(text), edit.instr_off, edit.target_off
+        )
         registers[kernel.symbol] = edit.registers
     _check_sections(image)
     for edit in edits:
