@@ -10,12 +10,15 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from tests.trace.synthetic import KERNEL, attention
 from tests.workflow.samples import FA3, GEMM, SOFTMAX, write_results
 from workflow.scripts.common import read_table
-from workflow.scripts.plots import coverage, overhead, preservation
+from workflow.scripts.plots import coverage, overhead, preservation, timeline
 from workflow.scripts.plots.__main__ import main
 from workflow.scripts.plots.style import LEVEL_COLOURS, save, setup
 from xtrace.errors import BadInput
+from xtrace.trace import decode, load
+from xtrace.trace import save as save_trace
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +131,21 @@ def test_save_closes_the_figure(tmp_path: Path) -> None:
 
 def test_sample_workloads_are_distinct() -> None:
     assert len({FA3, GEMM, SOFTMAX}) == 3
+
+
+@pytest.mark.parametrize(("tiles", "zoomed"), [(1, False), (40, True)])
+def test_a_timeline_is_drawn_whole_and_in_detail(tmp_path: Path, tiles: int, zoomed: bool) -> None:
+    launch = attention(ctas=1, sms=1, tiles=tiles)
+    tables = decode(launch.buffer, launch.map, KERNEL, grid=launch.grid, block=launch.block)
+    trace = save_trace(tmp_path / "t.xtrace", tables, launch.map, {})
+    main(["timeline", "--table", str(trace), "--out", str(tmp_path / "timeline-w")])
+    names = {p.name for p in tmp_path.glob("timeline-w*")}
+    assert names == {"timeline-w.svg", "timeline-w.png", "timeline-w-zoom.svg", "timeline-w-zoom.png"}
+    assert (timeline.zoom_window(load(trace).launches[0]) is not None) == zoomed
+
+
+def test_a_broken_trace_is_an_error_and_leaves_no_picture(tmp_path: Path) -> None:
+    (tmp_path / "t.xtrace").write_bytes(b"PK nonsense")
+    with pytest.raises(BadInput):
+        main(["timeline", "--table", str(tmp_path / "t.xtrace"), "--out", str(tmp_path / "timeline-w")])
+    assert not list(tmp_path.glob("timeline-w*"))

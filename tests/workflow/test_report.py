@@ -42,7 +42,7 @@ def results(complete: Path, tmp_path: Path) -> Path:
 
 
 def page(results: Path) -> str:
-    return build(results, "sm_90a", WORKLOADS, ["pp"], "configs/test.yaml")
+    return build(results, "sm_90a", WORKLOADS, ["pp"], [], "configs/test.yaml")
 
 
 class Checker(HTMLParser):
@@ -138,6 +138,15 @@ def test_nothing_at_all_is_still_a_page(tmp_path: Path) -> None:
     assert text.count("Not available") >= 5
     assert "Overhead was not measured" in text
     assert "data:image" not in text
+
+
+def test_a_timeline_without_a_trace_is_said_and_one_with_a_trace_is_shown_twice(results: Path) -> None:
+    assert "no recorded trace" in page(results)
+    for part in ("", "-zoom"):
+        (results / "plots" / f"timeline-{SOFTMAX}{part}.svg").write_text("<svg/>")
+    text = build(results, "sm_90a", WORKLOADS, ["pp"], [SOFTMAX], "")
+    assert text.count(f'id="figure-timeline-{SOFTMAX}') == 2
+    assert "no recorded trace" not in text
 
 
 def test_a_missing_or_empty_picture_is_said(results: Path) -> None:

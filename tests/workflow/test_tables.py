@@ -166,6 +166,12 @@ def test_why_a_baseline_is_missing_comes_from_its_result(tmp_path: Path) -> None
     assert read_table(out, overhead_table.COLUMNS)["note"].tolist() == ["unsupported: no TTGIR"]
 
 
+def test_an_unsupported_cell_of_a_measurement_is_not_measured_with_its_reason(tmp_path: Path) -> None:
+    document = raw_sample(0, workload=GEMM, tracer="proton") | {"blocks": [], "unsupported": "needs 9 registers more"}
+    (row,) = overhead(tmp_path, [document], f"{GEMM}:proton:pp")
+    assert (row["source"], row["note"], row["overhead_percent"]) == ("not measured", "needs 9 registers more", "")
+
+
 def test_processes_that_disagree_on_provenance_are_all_named(tmp_path: Path) -> None:
     documents = [raw_sample(p) for p in range(2)]
     documents[1]["provenance"]["driver"] = "590.1"

@@ -68,8 +68,9 @@ SUITE = load_yaml(config["suite"])["workloads"]
 TRACED = list(dict.fromkeys(config["probes"] + config["baselines"]["groups"]))  # probe sets that Xtrace is spliced with
 TRACERS = config["baselines"]["tracers"]
 GROUPS = config["baselines"]["groups"]
-MEASURE = config["overhead"] == "measure" or (config["overhead"] == "auto" and gpu_answers())
-if MEASURE and not gpu_answers():
+GPU = gpu_answers()
+MEASURE = config["overhead"] == "measure" or (config["overhead"] == "auto" and GPU)
+if MEASURE and not GPU:
     stop(
         XtraceError(
             "XT7411",
@@ -117,6 +118,15 @@ def raw_samples(_wildcards):
         for workload, tracer, probes in CELLS
         for process in range(config["measurement"]["processes"])
     ]
+
+
+def trace_file(workload):
+    """The trace whose timeline is shown: of this run if it measures, otherwise recorded."""
+    folder = "results/traces" if MEASURE else f"{config['recorded']}/traces"
+    return f"{folder}/{workload}.pp.xtrace"
+
+
+TIMELINES = [w for w in config["timelines"] if MEASURE or Path(trace_file(w)).is_file()]
 
 
 wildcard_constraints:

@@ -25,4 +25,26 @@ rule measure:
     shell:
         "python workflow/scripts/measure_overhead.py --workload {wildcards.workload} --tracer {wildcards.tracer}"
         " --probes {wildcards.probes} --process {wildcards.process} --blocks {params.blocks}"
-        " --control-blocks {params.control} --seed {params.seed} --out {output} > {log} 2>&1"
+        " --control-blocks {params.control} --seed {params.seed} --input-cache .cache/inputs --out {output} > {log} 2>&1"
+
+
+rule trace:
+    """One checked run of a traced kernel: outputs compared, records counted, the trace of its first thread blocks."""
+    input:
+        traced="results/traced/{workload}/{probes}.cubin",
+        meta="results/corpus/{workload}/meta.json",
+    output:
+        "results/traces/{workload}.{probes}.xtrace",
+    log:
+        "results/logs/trace/{workload}.{probes}.log",
+    conda:
+        ENV
+    resources:
+        gpu=1,
+    params:
+        folder=lambda wildcards, output: Path(output[0]).parent,
+    message:
+        "trace: {wildcards.workload}, {wildcards.probes}"
+    shell:
+        "python workflow/scripts/trace_workload.py {wildcards.workload} --probes {wildcards.probes}"
+        " --input-cache .cache/inputs --out {params.folder} > {log} 2>&1"

@@ -37,3 +37,23 @@ rule plot_table:
         "plot: {output.svg}"
     shell:
         "python -m workflow.scripts.plots {wildcards.figure} --table {input} --out {params.stem} > {log} 2>&1"
+
+
+rule plot_timeline:
+    """Warps of one thread block over time, whole and in detail."""
+    input:
+        lambda wildcards: trace_file(wildcards.workload),
+    output:
+        svg="results/plots/timeline-{workload}.svg",
+        png="results/plots/timeline-{workload}.png",
+        zoom="results/plots/timeline-{workload}-zoom.svg",
+    log:
+        "results/logs/plots/timeline-{workload}.log",
+    conda:
+        ENV
+    params:
+        stem=lambda wildcards, output: Path(output.svg).with_suffix(""),
+    message:
+        "plot: {output.svg}"
+    shell:
+        "python -m workflow.scripts.plots timeline --table {input} --out {params.stem} > {log} 2>&1"

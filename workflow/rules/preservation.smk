@@ -42,17 +42,8 @@ rule diff_baseline:
 rule preservation:
     """Preservation of every cell in one table."""
     input:
-        expand(
-            "results/preservation/xtrace/{workload}/{probes}.json",
-            workload=WORKLOADS,
-            probes=TRACED,
-        ),
-        expand(
-            "results/preservation/{tracer}/{workload}/{probes}.json",
-            tracer=TRACERS,
-            workload=WORKLOADS,
-            probes=GROUPS,
-        ),
+        cells("results/preservation/xtrace/{workload}/{probes}.json", TRACED),
+        cells("results/preservation/{tracer}/{workload}/{probes}.json", GROUPS, tracer=TRACERS),
     output:
         "results/preservation.csv",
     log:
@@ -68,11 +59,7 @@ rule preservation:
 rule coverage:
     """Sites placed and refused, and every refusal with its reason."""
     input:
-        expand(
-            "results/traced/{workload}/{probes}.plan.json",
-            workload=WORKLOADS,
-            probes=TRACED,
-        ),
+        cells("results/traced/{workload}/{probes}.plan.json", TRACED),
     output:
         table="results/coverage.csv",
         refusals="results/refusals.csv",

@@ -16,6 +16,7 @@ rule report:
             ),
             "results/plots/coverage.svg",
             "results/plots/overhead.svg",
+            *expand("results/plots/timeline-{workload}.svg", workload=TIMELINES),
         ],
         template="workflow/report/report.html.j2",
         style="workflow/report/style.css",
@@ -30,8 +31,10 @@ rule report:
         arch=config["arch"],
         workloads=WORKLOADS,
         groups=GROUPS or config["probes"],
+        timelines=TIMELINES,
     message:
         "report: {output}"
     shell:
         "python -m workflow.scripts.report --results results --config-name {params.config} --arch {params.arch}"
-        " --workloads {params.workloads} --groups {params.groups} --out {output} > {log} 2>&1"
+        " --workloads {params.workloads} --groups {params.groups}"
+        " --timelines {params.timelines} --out {output} > {log} 2>&1"

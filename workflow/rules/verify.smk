@@ -22,11 +22,7 @@ rule verify:
 rule certificates:
     """Every promise of every traced image in one table."""
     input:
-        expand(
-            "results/traced/{workload}/{probes}.cubin.certificate.json",
-            workload=WORKLOADS,
-            probes=TRACED,
-        ),
+        cells("results/traced/{workload}/{probes}.cubin.certificate.json", TRACED),
     output:
         "results/certificates.csv",
     log:

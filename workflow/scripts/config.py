@@ -50,6 +50,7 @@ def check(config: Mapping[str, Any], file: str) -> None:
     groups = _names(load_yaml(config["matched_sites"]).get("groups"))
     workloads = _names(load_yaml(config["suite"]).get("workloads"))
     _known(config["workloads"], workloads, "workloads", file, f"in {config['suite']}")
+    _known(config["timelines"], config["workloads"], "timelines", file, "among workloads")
     _known(config["probes"], groups, "probes", file, f"in {config['matched_sites']}")
     _known(config["baselines"]["groups"], groups, "baselines.groups", file, f"in {config['matched_sites']}")
 

@@ -79,6 +79,16 @@ def _provenance(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return out
 
 
+def unsupported(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Why cells were not measured, from documents that say so instead of holding samples."""
+    found = {}
+    for document in documents:
+        if "unsupported" in document:
+            cell = document.get("cell", {})
+            found[":".join(str(cell.get(k)) for k in ("workload", "tracer", "probes"))] = str(document["unsupported"])
+    return found
+
+
 def expected(
     cells: Sequence[str], rows: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]
 ) -> list[dict[str, Any]]:
@@ -108,8 +118,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--raw", nargs="*", default=[], type=Path)
     given = parser.parse_args(arguments)
     documents = [{"file": str(path), **read_json(path)} for path in given.raw]
+    reasons = unsupported(documents)
+    documents = [d for d in documents if "unsupported" not in d]
     table = [row(summarise(cell), given.source) for cell in group(documents)]
-    reasons = {}
     for path in given.baseline_results:
         result = read_json(path)
         if result.get("status") != "ok":

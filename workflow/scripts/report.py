@@ -117,6 +117,16 @@ def _source_line(table: pd.DataFrame | None) -> str:
     return "Overhead was not measured: there is no GPU here and no recorded measurement of these workloads."
 
 
+def _timelines(results: Path, workloads: Sequence[str]) -> list[dict[str, str]]:
+    """Whole CTA and detail of every workload with a trace; without any, a figure that says so."""
+    alt = "Warps of one thread block over time, coloured by phase"
+    shown = [
+        picture(results, f"timeline-{w}{part}", "timeline", f"{w}: {alt}") for w in workloads for part in ("", "-zoom")
+    ]
+    none = {"name": "figure-timeline", "caption": _caption("timeline"), "alt": alt}
+    return shown or [none | {"error": "there is no GPU here and no recorded trace of the configured workloads"}]
+
+
 def _corpus(results: Path, workloads: Sequence[str]) -> dict[str, Any]:
     try:
         return report_view.corpus([read_json(results / "corpus" / w / "meta.json") for w in workloads])
@@ -124,7 +134,14 @@ def _corpus(results: Path, workloads: Sequence[str]) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def build(results: Path, arch: str, workloads: Sequence[str], groups: Sequence[str], config_name: str) -> str:
+def build(
+    results: Path,
+    arch: str,
+    workloads: Sequence[str],
+    groups: Sequence[str],
+    timelines: Sequence[str],
+    config_name: str,
+) -> str:
     """The page as text. Never fails for what is in ``results``: that is shown as missing or broken."""
     tables, errors = load(results)
     sections = {
@@ -153,7 +170,7 @@ def build(results: Path, arch: str, workloads: Sequence[str], groups: Sequence[s
         arch=arch,
         source_line=_source_line(usable["overhead"]),
         tiles=report_view.tiles(usable),
-        timelines=[picture(results, "timeline", "timeline", "Warps of one thread block over time, coloured by phase")],
+        timelines=_timelines(results, timelines),
         corpus=_corpus(results, workloads),
         versions=_versions(config_name),
         **sections,
@@ -166,10 +183,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--arch", required=True)
     parser.add_argument("--workloads", nargs="+", required=True)
     parser.add_argument("--groups", nargs="+", required=True, help="probe sets that have a preservation figure")
+    parser.add_argument("--timelines", nargs="*", default=[], help="workloads that have a trace")
     parser.add_argument("--config-name", default="", help="shown as provenance")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
-    write_atomic(given.out, build(given.results, given.arch, given.workloads, given.groups, given.config_name))
+    write_atomic(
+        given.out, build(given.results, given.arch, given.workloads, given.groups, given.timelines, given.config_name)
+    )
 
 
 if __name__ == "__main__":
