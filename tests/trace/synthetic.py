@@ -163,7 +163,7 @@ def _run_cta(team: list[Warp], begin: float, tiles: int, rng: random.Random) -> 
             qk_end = start_k + 330 + rng.uniform(0, 12)
             tensor_free = qk_end
             softmax_end = qk_end + 410 + rng.uniform(0, 30)
-            start_v = max(softmax_end, ready[tile] + 60)
+            start_v = max(softmax_end, ready[tile] + 60) + rng.choice([0, 40, 160])
             pv_start = max(start_v, tensor_free if tile else start_v)
             pv_end = pv_start + 340 + rng.uniform(0, 12)
             tensor_free = max(tensor_free, pv_end - 300)

@@ -22,6 +22,8 @@ __all__ = ["Headers", "Records", "read_headers", "read_records", "slots_of"]
 
 Array = npt.NDArray[Any]
 MASK32 = np.uint64(0xFFFFFFFF)
+MAX_SPAN = np.uint64(1 << 48)  # cycles or ns, days: no launch lasts longer, so such a header is damaged
+MAX_SMS = 1 << 16
 _CHUNK_BYTES = 1 << 26  # of ring bytes examined at once for warps that never reached their exit
 
 
@@ -77,7 +79,11 @@ def read_headers(slots: Array, layout: KernelLayout) -> Headers:
     t_entry, clock_entry, where, _, t_exit, clock_exit, count = (raw[:, k].copy() for k in range(7))
     emitted_bytes, exit_pc = count & MASK32, count >> np.uint64(32)
     finished = (t_exit != 0) | (clock_exit != 0)
+    sm = where & MASK32
     bad = finished & ((t_exit < t_entry) | (clock_exit < clock_entry) | (emitted_bytes % np.uint64(8) != 0))
+    bad |= finished & ((t_exit - t_entry > MAX_SPAN) | (clock_exit - clock_entry > MAX_SPAN))
+    bad |= (sm >= np.uint64(MAX_SMS)) | (t_entry >= np.uint64(1 << 63))
+    bad |= _far_off(t_entry, np.zeros_like(sm)) | _far_off(clock_entry, sm)
     good = ~bad
     return Headers(
         slot=used[good],
@@ -85,12 +91,23 @@ def read_headers(slots: Array, layout: KernelLayout) -> Headers:
         t_exit=t_exit[good],
         clock_entry=clock_entry[good],
         clock_exit=clock_exit[good],
-        sm=(where & MASK32).astype(np.int64)[good],
+        sm=sm.astype(np.int32)[good],
         emitted=np.where(finished, emitted_bytes // np.uint64(8), np.uint64(0)).astype(np.int64)[good],
         finished=finished[good],
         exit_pc=exit_pc.astype(np.int64)[good],
         damaged=used[bad],
     )
+
+
+def _far_off(values: Array, group: Array) -> Array:
+    """Which values are further than MAX_SPAN from the median of their group."""
+    order = np.lexsort((values, group))
+    _, first, which, count = np.unique(group[order], return_index=True, return_inverse=True, return_counts=True)
+    median = np.empty_like(values)
+    median[order] = values[order][first + count // 2][which]
+    distance = np.where(values > median, values - median, median - values)
+    result: Array = distance > MAX_SPAN
+    return result
 
 
 def read_records(slots: Array, headers: Headers, layout: KernelLayout) -> Records:

@@ -134,15 +134,15 @@ def fit(headers: Headers) -> TimeAxis:
     dx, dy = x - mean_x[group], y - mean_y[group]
     var, cov = np.bincount(group, dx * dx, k), np.bincount(group, dx * dy, k)
     pooled, known = NOMINAL_NS_PER_CYCLE, False
-    if var.sum() > 0 and cov.sum() > 0:
+    if var.sum() > 0 and _plausible(cov.sum() / var.sum()):
         pooled, known = float(cov.sum() / var.sum()), True
     low, high = np.full(k, np.inf), np.full(k, -np.inf)
     np.minimum.at(low, group, y)
     np.maximum.at(high, group, y)
     # A line through anchors less than a thousand timer steps apart has a slope no better than 0.1 %:
     # all SMs of a device run from one clock, so the pooled rate is the better guess there.
-    own = (var > 0) & (cov > 0) & (high - low >= 1000 * step)
-    slope = np.where(own, cov / np.where(var > 0, var, 1.0), pooled)
+    rate = cov / np.where(var > 0, var, 1.0)
+    slope = np.where(_plausible(rate) & (high - low >= 1000 * step), rate, pooled)
     offset = mean_y - slope * mean_x
     stray = np.zeros(k)
     np.maximum.at(stray, group, np.abs(y - offset[group] - slope[group] * x))
@@ -150,8 +150,8 @@ def fit(headers: Headers) -> TimeAxis:
     per_warp = (stray > TOLERANCE_STEPS * step)[sm]
     ticks = leave_ticks(headers)
     ns = np.where(headers.finished, headers.t_exit - headers.t_entry, np.uint64(0)).astype(np.float64)
-    usable = per_warp & (ticks > 0) & (ns > 0)
-    slope_w = np.where(usable, ns / np.where(ticks > 0, ticks, 1.0), slope[sm])
+    rate_w = ns / np.where(ticks > 0, ticks, 1.0)
+    slope_w = np.where(per_warp & _plausible(rate_w), rate_w, slope[sm])
     x0, y0, _ = entry
     offset_w = np.where(per_warp, y0 - slope_w * x0, offset[sm])
     return TimeAxis(
@@ -165,6 +165,12 @@ def fit(headers: Headers) -> TimeAxis:
         sms_per_warp=int(np.count_nonzero(stray > TOLERANCE_STEPS * step)),
         rate_known=known,
     )
+
+
+def _plausible(ns_per_cycle: Array) -> Array:
+    """Rates of a real clock: 1 MHz to 100 GHz."""
+    result: Array = (ns_per_cycle >= 0.01) & (ns_per_cycle <= 1000.0)
+    return result
 
 
 def leave_ticks(headers: Headers) -> Array:

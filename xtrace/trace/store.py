@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ import pandas as pd
 
 from xtrace.errors import BadInput, XtraceError
 from xtrace.files import write_atomic
+from xtrace.trace.buffer import MAX_SMS
 from xtrace.trace.layout import kernel_layout
 from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
 
@@ -43,7 +45,7 @@ WARPS = {
     "slot": "<i4",
     "cta": "<i4",
     "warp": "<i4",
-    "sm": "<i8",
+    "sm": "<i4",
     "t_entry_ns": "<f8",
     "t_exit_ns": "<f8",
     "clock_entry": "<u8",
@@ -75,6 +77,12 @@ _COUNTS = [
 _NUMBERS = ["duration_ns", "time_step_ns", "time_error_ns", "ns_per_cycle"]
 _TEXTS = ["kernel", "demangled", "time_method"]
 _FLAGS = ["rate_known", "spill_over", "complete"]
+
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00(?P<length>..)"
+    rb"\{'descr': '(?P<descr>[^']{3})', 'fortran_order': False, 'shape': \((?P<rows>\d{1,12}),\), \} *\n",
+    re.DOTALL,
+)
 
 Array = npt.NDArray[Any]
 
@@ -205,16 +213,15 @@ class _Reader:
 
     def column(self, name: str, dtype: str) -> Array:
         raw = self.bytes(name)
-        stream = io.BytesIO(raw)
-        if np.lib.format.read_magic(stream) != (1, 0):
-            raise _damaged(f"{name} has an unknown array version")
-        shape, _, found = np.lib.format.read_array_header_1_0(stream)
-        if found != np.dtype(dtype) or len(shape) != 1:
+        # Exactly the header that numpy writes, matched as text: numpy's own reader evaluates it as Python.
+        match = _NPY.match(raw)
+        if match is None or match["descr"].decode() != dtype:
             raise _damaged(f"{name} is not a column of type {dtype}")
-        body = memoryview(raw)[stream.tell() :]
-        if shape[0] * found.itemsize != len(body):
+        length = int.from_bytes(match["length"], "little")
+        body = memoryview(raw)[10 + length :]
+        if match.end() != 10 + length or int(match["rows"]) * np.dtype(dtype).itemsize != len(body):
             raise _damaged(f"{name} is shorter or longer than it claims")
-        return np.frombuffer(body, dtype=found)
+        return np.frombuffer(body, dtype=dtype)
 
     def trace(self) -> Trace:
         manifest = self.json("manifest.json")
@@ -238,6 +245,8 @@ class _Reader:
         slot = columns["slot"]
         if slot[0] < 0 or (np.diff(slot.astype(np.int64)) <= 0).any():
             raise _damaged("warps are not in order")
+        if (columns["sm"] < 0).any() or (columns["sm"] >= MAX_SMS).any():
+            raise _damaged("a warp's SM is impossible")
         if (columns["cta"] < 0).any() or (columns["warp"] < 0).any() or not np.isfinite(columns["t_entry_ns"]).all():
             raise _damaged("a warp's place or time is impossible")
         if np.isinf(columns["t_exit_ns"]).any() or np.isnan(columns["t_exit_ns"][columns["finished"]]).any():
@@ -287,6 +296,8 @@ def _checked_summary(summary: object) -> dict[str, Any]:
         raise _damaged("the summary holds an impossible number")
     if any(not isinstance(summary.get(name), bool) for name in _FLAGS):
         raise _damaged("a flag of the summary is missing")
+    if not 0 <= summary["origin_ns"] < 1 << 63:
+        raise _damaged("the summary's 'origin_ns' is impossible")
     warnings = summary.get("warnings")
     if not isinstance(warnings, list) or not all(isinstance(w, str) for w in warnings):
         raise _damaged("the summary's warnings are not texts")
