@@ -24,7 +24,7 @@ def _outputs(behaviour):
     def run(arm):
         return lambda: (arm.launch(0), region)[1]
 
-    return check_outputs(device, run(a), run(b), lambda: region)
+    return check_outputs(device, [run(a), run(a)], run(b), lambda: region)
 
 
 def test_equal_outputs_pass() -> None:

@@ -285,7 +285,7 @@ class AttentionCase:
             read_result(self.folders.baselines / tracer / self.workload / probes)  # says why it is unsupported
             raise BadInput("XT7434", f"{tracer} images of a library kernel cannot be launched", where=self.workload)
         image, trace_map = self.folders.traced_image(self.workload, probes)
-        patched, buffers = extension.trace_buffers(self.device, image, trace_map, self.slots)
+        patched, buffers = extension.trace_buffers(self.device, image, trace_map, self.meta["kernel"], self.warps)
         arm = self._arm(*self._copy((self.image, patched)))
         totals = self._totals()
 
@@ -299,16 +299,16 @@ class AttentionCase:
             buffers=buffers,
             trace_map=trace_map,
             warps_per_cta=self.warps_per_cta,
-            warps=None,
+            warps=self.warps,
             explain=lambda entry, facts: explain_totals(entry, facts.per_site, totals),
         )
 
     warps_per_cta = 12  # 384 threads: one producer and two consumer warp groups
 
     @property
-    def slots(self) -> int:
-        """Enough for one CTA per tile, the most that any scheduler of the package launches."""
-        return max(self.tiles, self.device.info.multiprocessors) * self.warps_per_cta
+    def warps(self) -> int:
+        """The persistent schedulers launch one CTA per SM, tiles or not."""
+        return self.device.info.multiprocessors * self.warps_per_cta
 
     @property
     def tiles(self) -> int:
@@ -318,7 +318,7 @@ class AttentionCase:
         """Totals that causal attention with 128 x 128 tiles allows: row block m meets m + 1 key blocks."""
         heads = self.sizes["batch"] * self.sizes["heads"]
         rows = -(-self.sizes["seqlen"] // 128)
-        ctas = min(self.tiles, self.device.info.multiprocessors)
+        ctas = self.device.info.multiprocessors
         out = {}
         for warps in (1, 2, 3, 4, 8, 9, 12):
             for extra, tiles in (("", self.tiles), (" and once per CTA", self.tiles + ctas)):

@@ -17,6 +17,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -186,7 +187,9 @@ def one_cell(
     """Checks and timing of one cell."""
     instrumented = case.instrument(cell.tracer, cell.probes)
     try:
-        report = check_cell(device, case, instrumented, repeats=args.repeats, timeout_s=args.timeout)
+        report = check_cell(
+            device, case, instrumented, repeats=args.repeats if not process else 1, timeout_s=args.timeout
+        )
         if report.failures:
             print(f"CHECK {cell}: {', '.join(report.failures)} {json.dumps(report.values)[:2000]}", flush=True)
         result = None
@@ -215,7 +218,13 @@ def one_cell(
 def supervise(args: argparse.Namespace, cells: Sequence[CellName]) -> int:
     """Run every replicate in a fresh process; a process that dies loses one cell, not the others."""
     args.out.mkdir(parents=True, exist_ok=True)
-    cache = args.input_cache or args.out / ".inputs"
+    with tempfile.TemporaryDirectory(prefix="xtrace-inputs-") as made:
+        failed = _replicates(args, list(cells), args.input_cache or Path(made))
+    _overview(args.out)
+    return int(failed)
+
+
+def _replicates(args: argparse.Namespace, cells: list[CellName], cache: Path) -> bool:
     started = time.monotonic()
     failed = False
     for process in range(args.processes):
@@ -232,14 +241,17 @@ def supervise(args: argparse.Namespace, cells: Sequence[CellName]) -> int:
                 write_json(error_file(culprit.file(args.out, process)), {"cell": str(culprit), "error": reason})
                 failed = True
             elif code and not culprit:
-                print(log[-4000:], file=sys.stderr, flush=True)
-                return code
+                raise XtraceError("XT5050", f"the process ended with {code} before the first cell: {log[-1500:]}")
             elif not code:
                 break
         good = sum(c.file(args.out, process).is_file() for c in cells)
         print(f"process {process}: {good} of {len(cells)} cells in {time.monotonic() - begin:.1f} s", flush=True)
-    _overview(args.out)
-    return 1 if failed else 0
+        broken = [c for c in cells if error_file(c.file(args.out, process)).is_file()]
+        for cell in broken:  # it would only cost the later processes their time
+            print(f"failed, not tried again: {cell}", flush=True)
+            cells.remove(cell)
+        failed |= bool(broken)
+    return failed
 
 
 def _finished(cell: CellName, out: Path, process: int) -> bool:

@@ -66,9 +66,8 @@ def trace_program(args: argparse.Namespace, device: Device, work: Path) -> int:
     plain.launch(0)
     torch.cuda.synchronize()
 
-    tiles = dims[0] * dims[2] * -(-dims[1] // 128)
-    slots = max(tiles, device.info.multiprocessors) * WARPS_PER_CTA
-    patched, buffers = extension.trace_buffers(device, image, trace_map, slots)
+    slots = device.info.multiprocessors * WARPS_PER_CTA  # the persistent scheduler launches one CTA per SM
+    patched, buffers = extension.trace_buffers(device, image, trace_map, meta["kernel"], slots)
     copy = copy_package(source, work / "traced", package.library, package.names)
     fat, entry = replace_image(copy.library, original, patched)
     put_on_path(copy, "fa3_fwd", "fa3_fwd_interface")
@@ -87,6 +86,7 @@ def trace_program(args: argparse.Namespace, device: Device, work: Path) -> int:
         facts[kernel] = {
             "warps": f.warps,
             "unfinished": f.warps_unfinished,
+            "warps_without_slot": trace.spilled,
             "emitted": f.emitted,
             "lost": f.lost,
             "monotonic": f.monotonic,
@@ -104,7 +104,11 @@ def trace_program(args: argparse.Namespace, device: Device, work: Path) -> int:
     provenance = gpu_cells.provenance(device)
     if tables:
         save(args.out / f"{args.workload}.{args.probes}.program.xtrace", tables, document, provenance)
-    good = identical and bool(traces) and all(seen["lost"] == 0 and seen["monotonic"] for seen in facts.values())
+    good = (
+        identical
+        and bool(traces)
+        and all(seen["lost"] == 0 and seen["monotonic"] and not seen["warps_without_slot"] for seen in facts.values())
+    )
     report = {
         "workload": args.workload,
         "probes": args.probes,

@@ -34,17 +34,17 @@ class OutputCheck:
 
 def check_outputs(
     device: Device,
-    original: Callable[[], Sequence[Region]],
+    originals: Sequence[Callable[[], Sequence[Region]]],
     traced: Callable[[], Sequence[Region]],
     poison: Callable[[], Sequence[Region]],
     *,
     repeats: int = 3,
     timeout_s: float = 60.0,
 ) -> OutputCheck:
-    """Compare outputs bit for bit.
+    """Compare outputs bit for bit: the runs of ``originals`` among each other, then ``repeats`` traced runs.
 
-    ``original`` and ``traced`` enqueue one launch on the same inputs and return the regions that hold the outputs;
-    ``poison`` returns the regions to fill beforehand, so that a kernel that writes nothing cannot pass.
+    A run enqueues one launch on the same inputs and returns the regions that hold its outputs; ``poison`` returns the
+    regions to fill beforehand, so that a kernel that writes nothing cannot pass.
     """
 
     def outputs(run: Callable[[], Sequence[Region]]) -> list[bytes]:
@@ -54,8 +54,8 @@ def check_outputs(
         device.synchronize(timeout_s)
         return [device.download(address, size) for address, size in regions]
 
-    first = outputs(original)
-    repeats_itself = all(outputs(original) == first for _ in range(max(repeats - 1, 1)))
+    first = outputs(originals[0])
+    repeats_itself = all(outputs(run) == first for run in originals[1:])
     worst = 0
     for _ in range(max(repeats, 1)):
         found = outputs(traced)

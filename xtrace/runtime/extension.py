@@ -109,14 +109,15 @@ def _region(tensor: Any) -> Region:
 
 
 def trace_buffers(
-    device: Device, image: bytes, trace_map: Mapping[str, Any], slots: int
+    device: Device, image: bytes, trace_map: Mapping[str, Any], main: str, slots: int
 ) -> tuple[bytes, dict[str, TraceBuffer]]:
     """A buffer of its own for every traced kernel of an image, and the image patched to use them.
 
-    Which kernel a library call runs is then seen from which buffer has headers.
+    Which kernel a library call runs is then seen from which buffer has headers. ``main``, the one that is meant to
+    run, gets ``slots`` slots; the others a few, enough to notice that they ran.
     """
     buffers = {
-        str(entry["name"]): TraceBuffer(device, SlotLayout.of(entry["slot"]), slots)
+        str(entry["name"]): TraceBuffer(device, SlotLayout.of(entry["slot"]), slots if entry["name"] == main else 64)
         for entry in trace_map["kernels"]
         if entry.get("slot") is not None and entry.get("patches")
     }

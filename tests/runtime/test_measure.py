@@ -1,0 +1,200 @@
+"""The measuring script from the first argument to the raw sample files, on the simulated device."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
+from workflow.scripts import gpu_cells, measure_overhead
+from workflow.scripts.gpu_cells import CellName
+from xtrace.errors import BadInput, XtraceError
+from xtrace.runtime.simulated import SimulatedDevice
+from xtrace.stats import samples
+
+CELL = CellName("toy", "xtrace", "pp")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    original, traced = images()
+    corpus, built = tmp_path / "corpus" / "toy", tmp_path / "traced" / "toy"
+    corpus.mkdir(parents=True)
+    built.mkdir(parents=True)
+    meta = {
+        "workload": "toy",
+        "kernel": KERNEL,
+        "variant": "default",
+        "dtype": "i32",
+        "seed": 1,
+        "sha256": hashlib.sha256(original).hexdigest(),
+        "launch": {
+            "block": [64, 1, 1],
+            "cluster": [1, 1, 1],
+            "shared": 0,
+            "parameters": [
+                {"name": "OUT", "type": "*i8", "role": "buffer"},
+                {"name": "n", "type": "i32", "role": "scalar"},
+                {"name": "IN", "type": "*i32", "role": "buffer"},
+                {"name": "global_scratch", "type": "*i8", "role": "scratch"},
+            ],
+            "shapes": {
+                "default": {
+                    "sizes": {"n": 5},
+                    "grid": [4, 1, 1],
+                    "buffers": {"OUT": {"bytes": 8, "role": "output"}, "IN": {"bytes": 64, "role": "input"}},
+                    "scalars": {"n": 5},
+                }
+            },
+        },
+    }
+    (corpus / "meta.json").write_text(json.dumps(meta))
+    (corpus / "original.cubin").write_bytes(original)
+    (built / "pp.cubin").write_bytes(traced)
+    (built / "pp.cubin.map.json").write_text(json.dumps(trace_map(traced)))
+    made = type("Made", (), {"inputs": {"IN": np.arange(16, dtype=np.int32)}})
+    monkeypatch.setattr(gpu_cells.cases, "make", lambda workload, sizes, seed: made)
+    monkeypatch.setattr(gpu_cells, "source_trips", lambda *_: {"loop": [1, 1, 1, 1]})
+    return tmp_path
+
+
+def _arguments(files: Path, *more: str):
+    options = ["--corpus", str(files / "corpus"), "--traced", str(files / "traced"), "--warm-up", "0.1"]
+    return measure_overhead.parser().parse_args([*options, "--out", str(files / "out"), *more])
+
+
+def _measure(files: Path, behaviour, *more: str) -> tuple[int, Path]:
+    args = _arguments(files, "--blocks", "3", "--control-blocks", "2", *more)
+    device = SimulatedDevice({KERNEL: behaviour})
+    (files / "out").mkdir(exist_ok=True)
+    code = measure_overhead.replicate(
+        args, [CELL], 2, lambda c: c.file(args.out, 2), stop_at_error=False, device=device
+    )
+    return code, CELL.file(args.out, 2)
+
+
+def test_a_cell_becomes_a_document_that_the_statistics_read(files: Path) -> None:
+    code, path = _measure(files, toy_kernel(slow_down=1.03))
+    assert code == 0
+    document = json.loads(path.read_text())
+    (cell,) = samples.group([document])
+    summary = samples.summarise(cell)
+    assert summary.voided == 0
+    assert summary.median_a_ns == 100_000
+    assert document["process"] == 2
+    assert document["cell"]["tracer"] == "xtrace"
+    checks = document["checks"]
+    assert checks["bit_identical"] is True
+    assert checks["records_lost"] == 0
+    assert checks["monotonic"] is True
+    assert checks["warps_seen"] == checks["warps_expected"] == 8
+    assert checks["records_emitted"] == 8 * (4 + 2)
+    assert checks["records_expected"] is None  # site 1 is passed twice, the others once: not what the trips say
+    assert checks["sites_unexplained"] == {KERNEL: [1]}
+    assert len(document["blocks"]) == 5
+
+
+def test_inputs_are_uploaded_and_cached(files: Path) -> None:
+    seen = []
+
+    def behaviour(device, image, config, packed):
+        seen.append(device.download(packed.params[2][1], 64))
+        return toy_kernel()(device, image, config, packed)
+
+    _measure(files, behaviour, "--input-cache", str(files / "cache"))
+    assert set(seen) == {np.arange(16, dtype=np.int32).tobytes()}
+    assert len(list((files / "cache").glob("toy-*/IN.npy"))) == 1
+    seen.clear()
+    _measure(files, behaviour, "--input-cache", str(files / "cache"))
+    assert set(seen) == {np.arange(16, dtype=np.int32).tobytes()}
+
+
+def test_changed_outputs_are_recorded(files: Path, capsys) -> None:
+    _, path = _measure(files, toy_kernel(corrupt=True))
+    assert json.loads(path.read_text())["checks"]["bit_identical"] is False
+    assert "CHECK toy:xtrace:pp: bit_identical" in capsys.readouterr().out
+
+
+def test_a_traced_kernel_that_leaves_no_trace_fails_its_checks(files: Path, capsys) -> None:
+    _, path = _measure(files, toy_kernel(traces=[]))
+    checks = json.loads(path.read_text())["checks"]
+    assert checks["warps_seen"] == 0
+    assert "warps_seen" in capsys.readouterr().out
+
+
+def test_a_lost_device_ends_the_process_and_leaves_the_reason(files: Path) -> None:
+    def behaviour(device, image, config, packed):
+        device.failed = 719
+        return 1.0
+
+    code, path = _measure(files, behaviour)
+    assert code == measure_overhead.LOST
+    assert not path.exists()
+    assert "XT5006" in json.loads(measure_overhead.error_file(path).read_text())["error"]
+
+
+def test_checks_without_timing(files: Path) -> None:
+    _, path = _measure(files, toy_kernel(), "--check-only")
+    assert json.loads(path.read_text())["blocks"] == []
+
+
+def test_single_cell_mode_reports_errors_and_writes_nothing(files: Path, monkeypatch) -> None:
+    monkeypatch.setattr(measure_overhead, "open_device", lambda _: SimulatedDevice({KERNEL: toy_kernel()}))
+    out = files / "one.json"
+    arguments = ["--corpus", str(files / "corpus"), "--traced", str(files / "traced"), "--out", str(out)]
+    single = ["--workload", "toy", "--process", "0", "--blocks", "1", "--control-blocks", "0", "--warm-up", "0.1"]
+    with pytest.raises(XtraceError, match="cannot be read"):
+        measure_overhead.main([*arguments, *single, "--probes", "absent"])
+    assert not out.exists()
+    assert measure_overhead.main([*arguments, *single, "--probes", "pp"]) == 0
+    assert json.loads(out.read_text())["process"] == 0
+
+
+def test_an_image_that_is_not_the_described_one_is_refused(files: Path) -> None:
+    (files / "corpus" / "toy" / "original.cubin").write_bytes(b"other")
+    with pytest.raises(BadInput, match=r"not the one of its meta\.json"):
+        gpu_cells.Folders(files / "corpus", files, files).original("toy")
+
+
+def test_cells_are_found_by_their_images(files: Path, monkeypatch) -> None:
+    monkeypatch.setattr(measure_overhead, "read_suite", lambda _: {"toy": {}, "other": {}})
+    result = files / "baselines" / "proton" / "toy" / "sche" / "result.json"
+    result.parent.mkdir(parents=True)
+    result.write_text('{"status": "ok"}')
+    args = _arguments(files, "--baselines", str(files / "baselines"))
+    assert measure_overhead.find_cells(args) == [CELL, CellName("toy", "proton", "sche")]
+
+
+def test_a_process_that_dies_loses_one_cell_only(files: Path, monkeypatch, capsys) -> None:
+    cells = [CellName("toy", "xtrace", p) for p in ("a", "b", "c")]
+    calls = []
+
+    def child(args, remaining, process, cache):
+        calls.append([c.probes for c in remaining])
+        for cell in remaining:
+            if cell.probes == "b":
+                return -9, f"start {cell}\n"
+            cell.file(args.out, process).write_text(json.dumps({"cell": cell._asdict(), "blocks": [], "checks": {}}))
+        return 0, ""
+
+    monkeypatch.setattr(measure_overhead, "_child", child)
+    args = _arguments(files, "--processes", "1")
+    assert measure_overhead.supervise(args, cells) == 1
+    assert calls == [["a", "b", "c"], ["c"]]
+    assert "ended with -9" in json.loads((args.out / "errors" / "toy.xtrace.b.0.json").read_text())["error"]
+    assert "2 of 3 cells" in capsys.readouterr().out
+
+
+def test_the_budget_stops_new_processes(files: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(measure_overhead, "_child", lambda *_: pytest.fail("no process may start"))
+    args = _arguments(files, "--processes", "3", "--budget", "-1")
+    assert measure_overhead.supervise(args, [CELL]) == 0
+    assert "0 of 3 processes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["a:b", "a::c", "a:b:c:d"])
+def test_cell_names(text: str) -> None:
+    with pytest.raises(BadInput, match="not a cell"):
+        CellName.parse(text)
