@@ -30,6 +30,6 @@ def records_per_warp(
             "XT7110", f"{len(loops)} loops in the machine code, {len(sources)} in the source", where=spec.entry
         )
     trips = {m["id"]: s.trips(shape, variant.constants, cta) for m, s in zip(loops, sources, strict=True)}
-    if any(n == 0 for n in trips.values()) or any(site.get("guard") for site in entry["sites"]):
+    if 0 in trips.values() or any(site.get("guard") for site in entry["sites"]):
         return None
     return sum(trips[site["loop"]] if site.get("loop") in trips else 1 for site in entry["sites"])

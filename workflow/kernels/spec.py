@@ -75,15 +75,14 @@ class Loop:
     """One loop of the source.
 
     ``trips(shape, constants, cta)`` is the number of times its body runs in the CTA with linear index
-    ``cta`` (x fastest). Every warp of the CTA runs it equally often.
+    ``cta`` (x fastest). Every warp of the CTA runs it equally often. ``unrolled(constants)``: there is no such loop in
+    the machine code, because it always has one trip or is compiled out.
     """
 
     name: str
     marker: str  # text of the source line that opens the loop, so that its line number can be found
     trips: Callable[[Shape, Mapping[str, int], int], int]
-    unrolled: Callable[[Mapping[str, int]], bool] = lambda constants: (
-        False
-    )  # always one trip: no loop in the machine code
+    unrolled: Callable[[Mapping[str, int]], bool] = lambda constants: False
 
 
 @dataclass(frozen=True)
