@@ -43,7 +43,8 @@ def grow(kernel: Kernel, islands: dict[int, int], more_registers: int = 0) -> Co
 
 
 def arrives_at(text: bytes, offset: int) -> bytes:
-    """The first original word that control reaches from ``offset``."""
+    """The first original word that control reaches from ``offset``, which must not lie behind filler words."""
+    assert offset == 0 or text[offset - WORD : offset] != FILLER
     while text[offset : offset + WORD] == FILLER:
         offset += WORD
     return text[offset : offset + WORD]

@@ -81,8 +81,23 @@ def test_a_frame_that_lies_about_its_size_does_not_allocate_it() -> None:
     at = honest.index(b"\x28\xb5\x2f\xfd")
     assert honest[at + 4] & 0xC0 == 0x40  # size in two bytes, biased by 256
     lying = honest[: at + 5] + b"\xff\xff" + honest[at + 7 :]
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput) as caught:
         fatbin.payload(lying, next(fatbin.scan(lying)).entries[0])
+    assert caught.value.code == "XT1203"
+
+
+@pytest.mark.parametrize("flags", [ZSTD, LZ4])
+def test_a_real_bomb_is_not_unpacked(flags: int) -> None:
+    megabytes = bytes(1 << 23)
+    data = container(entry(megabytes, flags=flags))
+    found = next(fatbin.scan(data)).entries[0]
+    if found.compressed * fatbin.MAX_RATIO >= len(megabytes):  # LZ4 cannot pack tighter than 255 to 1
+        assert flags == LZ4
+        assert fatbin.payload(data, found) == megabytes
+        return
+    with pytest.raises(BadInput) as caught:
+        fatbin.payload(data, found)
+    assert caught.value.code == "XT1203"
 
 
 @pytest.mark.parametrize("name", ["libcublas.so.12", "libcublasLt.so", "libcudnn_engines.so.9", "cublas64_12.dll"])
