@@ -180,3 +180,10 @@ def use(path: Path) -> None:
             export(trace.launches, kind)
     except XtraceError:
         pass
+
+
+def test_a_trace_of_extreme_regularity_can_be_read_again(tmp_path: Path) -> None:
+    launch = attention(ctas=1, tiles=1)
+    tables = decode(launch.buffer, launch.map, KERNEL, grid=launch.grid, block=launch.block)
+    trace = load(save(tmp_path / "r.xtrace", tables, launch.map, {"note": "x" * (1 << 25)}))
+    assert len(trace.provenance["note"]) == 1 << 25

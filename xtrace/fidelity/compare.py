@@ -54,6 +54,9 @@ class KernelPreservation:
         Instructions with equal guard, opcode and operands whose scheduling fields differ.
     retargeted
         Preserved control-flow instructions whose code-address bits differ.
+    misdirected
+        Control-flow instructions with all bits equal that lead to another instruction now. 0 in any sound rewrite;
+        between two compilations of a kernel it says little.
     method
         ``"map"`` or ``"lcs"``.
     sites
@@ -75,6 +78,7 @@ class KernelPreservation:
     changed_blocks: int
     control_fields_changed: int
     retargeted: int
+    misdirected: int
     method: str
     sites: int | None = None
 
@@ -173,7 +177,7 @@ def compare_instructions(
 
     strict = matched([i.word for i in a], [i.word for i in b])
     masked = matched([levels.masked_key(i, isa) for i in a], [levels.masked_key(i, isa) for i in b])
-    relocated, retargeted = _relocated(isa, a, b, masked, masked if fixed is None else fixed)
+    relocated, retargeted, misdirected = _relocated(isa, a, b, masked, masked if fixed is None else fixed)
     if len(strict) > len(relocated):  # equal words are preserved whatever alignment found them
         relocated, retargeted = strict, 0
     operands = matched(text_a, text_b)
@@ -201,6 +205,7 @@ def compare_instructions(
         changed_blocks=sum(any(i not in kept for i in part) for part in parts),
         control_fields_changed=sum(a[i].control != b[j].control for i, j in operands),
         retargeted=retargeted,
+        misdirected=misdirected,
         method="lcs" if addresses is None else "map",
         sites=None if addresses is None else addresses.sites,
     )
@@ -208,8 +213,8 @@ def compare_instructions(
 
 def _relocated(
     isa: levels.CodeFields, a: Sequence[Instruction], b: Sequence[Instruction], masked: Pairs, places: Pairs
-) -> tuple[Pairs, int]:
-    """Pairs preserved at level ``relocated`` and how many of them have other address bits.
+) -> tuple[Pairs, int, int]:
+    """Pairs preserved at level ``relocated``, how many have other address bits, and how many lead elsewhere unchanged.
 
     ``places`` says where original instructions stand now, to judge targets by.
     """
@@ -217,11 +222,13 @@ def _relocated(
     to_pc = [b[j].pc for _, j in places]
     index_of = {ins.pc: k for k, ins in enumerate(a)}
     kept: Pairs = []
-    retargeted = 0
+    retargeted = misdirected = 0
     for i, j in masked:
         old, new = a[i], b[j]
         if old.word == new.word:
             kept.append((i, j))
+            if old.target is not None and old.target in index_of:
+                misdirected += not _same_target(old.target, new.target, index_of, from_index, to_pc)
         elif old.target is None:  # a jump through a register: the distance to its anchor must have been kept up
             if isa.retarget(old.word, old.pc, new.pc, None) == new.word:
                 kept.append((i, j))
@@ -229,7 +236,7 @@ def _relocated(
         elif _same_target(old.target, new.target, index_of, from_index, to_pc):
             kept.append((i, j))
             retargeted += 1
-    return kept, retargeted
+    return kept, retargeted, misdirected
 
 
 def _same_target(

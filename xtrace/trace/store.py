@@ -127,26 +127,32 @@ def save(
         map_text = json.dumps(map, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BadInput("XT8401", f"map, summary or provenance cannot be stored as JSON: {error}") from error
+    members = {"manifest.json": manifest.encode(), "map.json": map_text.encode()}
+    for number, launch in enumerate(launches):
+        for folder, frame, columns in (("events", launch.events, EVENTS), ("warps", launch.warps, WARPS)):
+            for name, dtype in columns.items():
+                members[f"{number}/{folder}/{name}.npy"] = _npy(frame[name].to_numpy(), dtype)
+    data = _archive(members, zipfile.ZIP_DEFLATED)
+    if sum(len(m) for m in members.values()) > max(_SMALL, MAX_RATIO * len(data)):  # so regular that load() would balk
+        data = _archive(members, zipfile.ZIP_STORED)
+    return write_atomic(path, data)
+
+
+def _npy(column: Array, dtype: str) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        _member(archive, "manifest.json", manifest.encode())
-        _member(archive, "map.json", map_text.encode())
-        for number, launch in enumerate(launches):
-            for folder, frame, columns in (("events", launch.events, EVENTS), ("warps", launch.warps, WARPS)):
-                for name, dtype in columns.items():
-                    column = np.ascontiguousarray(frame[name].to_numpy(), dtype=dtype)
-                    raw = io.BytesIO()
-                    np.lib.format.write_array(raw, column, version=(1, 0), allow_pickle=False)
-                    _member(archive, f"{number}/{folder}/{name}.npy", raw.getbuffer())
-    return write_atomic(path, out.getvalue())
+    np.lib.format.write_array(out, np.ascontiguousarray(column, dtype=dtype), version=(1, 0), allow_pickle=False)
+    return out.getvalue()
 
 
-def _member(archive: zipfile.ZipFile, name: str, data: bytes | memoryview) -> None:
-    # A fixed date: the same trace gives the same file.
-    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    with archive.open(info, "w", force_zip64=len(data) > 1 << 30) as stream:
-        stream.write(data)
+def _archive(members: Mapping[str, bytes], compression: int) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in members.items():
+            # A fixed date: the same trace gives the same file.
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.compress_type = compression
+            archive.writestr(info, data, compresslevel=1)
+    return out.getvalue()
 
 
 def load(path: str | Path) -> Trace:
