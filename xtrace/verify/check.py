@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from xtrace import __version__, isa
-from xtrace.errors import XtraceError
+from xtrace.errors import BadInput, XtraceError
 from xtrace.image import Image, Kernel, parse
 from xtrace.isa import Isa
 from xtrace.isa.model import Instruction
@@ -117,13 +117,12 @@ def _kernels(
         else:
             count.identical = count.instructions
             _untouched(kernel, other, findings)
-    decoded = model.decode_many([k.text for k, _, _ in wanted], where=before.name)
     pairs: dict[int, Pair] = {}
-    for (kernel, other, count), code in zip(wanted, decoded, strict=True):
+    for (kernel, other, count), (code, traced) in zip(wanted, _decode(wanted, model, before, after), strict=True):
         claim = None if claims is None else claims.get(kernel.name)
         if claims is not None and claim is None:
             findings.fail(Promise.INSTRUCTIONS, kernel.name, "code changed, but the map does not mention this kernel")
-        pair = _pair(kernel, other, code, claim, model, after, findings, count)
+        pair = _pair(kernel, other, code, traced, claim, model, findings, count)
         if pair is not None:
             pairs[kernel.section] = pair
     return counts, pairs
@@ -135,13 +134,32 @@ def _untouched(kernel: Kernel, other: Kernel, findings: Findings) -> None:
         findings.fail(Promise.RESOURCES, kernel.name, why)
 
 
+def _decode(
+    wanted: list[tuple[Kernel, Kernel, KernelCounts]], model: Isa, before: Image, after: Image
+) -> list[tuple[tuple[Instruction, ...], tuple[Instruction, ...] | XtraceError]]:
+    """Both sides of every kernel, by one run of the disassembler unless something in it is no code."""
+    try:
+        both = model.decode_many([text for k, o, _ in wanted for text in (k.text, o.text)], where=before.name)
+        return list(zip(both[0::2], both[1::2], strict=True))
+    except BadInput:
+        pass
+    decoded: list[tuple[tuple[Instruction, ...], tuple[Instruction, ...] | XtraceError]] = []
+    for kernel, other, _ in wanted:
+        code = model.decode(kernel.text, where=before.name)  # the original must be sound: its error is the user's
+        try:
+            decoded.append((code, model.decode(other.text, where=after.name)))
+        except BadInput as error:
+            decoded.append((code, error))
+    return decoded
+
+
 def _pair(
     kernel: Kernel,
     other: Kernel,
     code: tuple[Instruction, ...],
+    traced: tuple[Instruction, ...] | XtraceError,
     claim: dict[str, Any] | None,
     model: Isa,
-    after: Image,
     findings: Findings,
     count: KernelCounts,
 ) -> Pair | None:
@@ -153,10 +171,8 @@ def _pair(
     if kernel.has_text_relocations or other.has_text_relocations:
         for promise in (Promise.TARGETS, Promise.LIVENESS):
             findings.skip(promise, kernel.name, "the code has link-time relocations")
-    try:
-        traced = model.decode(other.text, where=after.name)
-    except XtraceError as error:
-        lost(f"the traced code does not decode: {error.what}")
+    if isinstance(traced, XtraceError):
+        lost(f"the traced code does not decode: {traced.what}")
         return None
     returns = call_returns(code)
     align = _alignment(kernel, other, code, claim, model, returns, findings)

@@ -7,11 +7,12 @@ set); and a dry run of the islands on made-up launches, which checks where each 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.certificate import Promise
-from xtrace.verify.emulate import MNEMONICS, Action, NotUnderstood, Store, Warp, compile_word
+from xtrace.verify.emulate import MNEMONICS, Action, NotUnderstood, Warp, compile_word
 from xtrace.verify.pair import Pair
 
 __all__ = ["check"]
@@ -23,7 +24,7 @@ _FORBIDDEN = {
     "nanosleep", "matrix", "matrix_async", "matrix_commit", "matrix_fence", "matrix_wait",
 }  # fmt: skip
 _VALUES = ("buffer_lo", "buffer_hi", "slot_count")
-_HEADER_BYTES = 64
+_HEADER_VALUES = ("header_lo", "header_hi")  # where the headers of all warps form a table of their own
 _SLACK = 512  # a group of records may run this far past the ring
 _FREE_BITS = sum(((1 << n) - 1) << b for b, n in ((125, 3), (102, 2), (104, 1)))  # reserved, performance monitor select
 
@@ -73,7 +74,7 @@ def _patches(pair: Pair) -> dict[int, str] | None:
     for patch in claim.get("patches") or ():
         offset, value = patch["offset"], patch["value"]
         index, inside = divmod(offset - start, pair.word_bytes)
-        if value not in _VALUES:
+        if value not in _VALUES + _HEADER_VALUES:
             why = f"map patches an unknown value {value!r}"
         elif not start <= offset < end or inside != 4:
             why = f"map patches file offset {offset:#x}, which is no immediate of this kernel"
@@ -88,7 +89,8 @@ def _patches(pair: Pair) -> dict[int, str] | None:
             continue
         good = False
         pair.fail(_EFFECTS, why, pair.output.code[index] if 0 <= index < len(pair.output.code) else None)
-    missing = [v for v in _VALUES if v not in found.values()]
+    own_table = "header" not in (claim.get("slot") or {})
+    missing = [v for v in _VALUES + _HEADER_VALUES * own_table if v not in found.values()]
     if missing:
         good = False
         pair.fail(_EFFECTS, f"map patches no {' and no '.join(missing)}")
@@ -96,15 +98,9 @@ def _patches(pair: Pair) -> dict[int, str] | None:
 
 
 def _dry_run(pair: Pair, patches: dict[int, str]) -> None:
-    claim: dict[str, Any] = pair.claim or {}
-    slot = claim.get("slot") or {}
-    try:
-        stride, ring, header = (int(slot[key]) for key in ("stride", "ring", "header"))
-    except (KeyError, TypeError, ValueError):
-        pair.fail(_EFFECTS, "map does not describe the slot")
-        return
-    if not 0 < ring + _SLACK <= header <= header + _HEADER_BYTES <= stride:
-        pair.fail(_EFFECTS, f"slot layout of the map overlaps: ring {ring}, header {header}, stride {stride}")
+    layout = _Layout.of((pair.claim or {}).get("slot") or {})
+    if isinstance(layout, str):
+        pair.fail(_EFFECTS, layout)
         return
     islands = pair.align.islands()
     if islands[0][0] != 0:
@@ -118,17 +114,17 @@ def _dry_run(pair: Pair, patches: dict[int, str]) -> None:
     if pair.findings.failed(_EFFECTS, pair.name):
         return
     per_island = max(sum(pair.output.code[j].base == "STG" for _, r in islands[1:] for j in r), 1)
-    rounds_to_wrap = min(ring // (8 * per_island) + 2, 4096)
+    rounds_to_wrap = min(layout.ring // (8 * per_island) + 2, 4096)
     # The first launch runs long enough for the ring to wrap; the others vary the grid. Buffers lie high and unpatched.
     for number, rounds in enumerate((rounds_to_wrap, 2, 2, 2, 1)):
-        launch = _Launch(random.Random(number), stride, unpatched=number == 4)
+        launch = _Launch(random.Random(number), layout, pair.before.required_threads, unpatched=number == 4)
         actions = dict(plain)
         for j, value in patches.items():
-            action = _compile(pair, j, launch.patched[value])
+            action = _compile(pair, j, launch.patched[value])  # the same code with the values that loading fills in
             if action is None:
                 return
             actions[j] = action
-        if not _run(pair, launch, actions, rounds, (ring, header, stride)):
+        if not _run(pair, launch, actions, rounds):
             return
 
 
@@ -141,11 +137,39 @@ def _compile(pair: Pair, j: int, patch: int | None = None) -> Action | None:
         return None
 
 
-class _Launch:
-    """A made-up launch and one warp of it."""
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a warp may store: the first ``ring`` bytes of its slot and some slack, and ``header_bytes`` of header.
 
-    def __init__(self, rng: random.Random, stride: int, *, unpatched: bool) -> None:
+    ``header`` is the header's offset in the slot, or ``None`` where the headers of all warps are a separate table.
+    """
+
+    stride: int
+    ring: int
+    header: int | None
+    header_bytes: int
+
+    @classmethod
+    def of(cls, slot: dict[str, Any]) -> _Layout | str:
+        values = [slot.get(key) for key in ("stride", "ring", "header_bytes")]
+        header = slot.get("header")
+        if any(type(v) is not int or not 0 < v < 1 << 40 for v in values) or type(header) not in (int, type(None)):
+            return "map does not describe the slot"
+        stride, ring, size = (int(v) for v in values if v is not None)
+        if ring + _SLACK > stride or (header is not None and not ring + _SLACK <= header <= stride - size):
+            return f"slot layout of the map overlaps: ring {ring}, header {header}, stride {stride}"
+        return cls(stride, ring, header, size)
+
+
+class _Launch:
+    """A made-up launch and one warp of it: what its registers see, and the address ranges it may store to."""
+
+    def __init__(
+        self, rng: random.Random, layout: _Layout, block: tuple[int, int, int] | None, *, unpatched: bool
+    ) -> None:
         threads = [rng.choice((1, 2, 3, 7, 32, 33, 100, 128)), rng.choice((1, 2, 3)), rng.choice((1, 1, 2))]
+        if block:  # the image fixes the block size, so a probe may build on it
+            threads = list(block)
         grid = [rng.randrange(1, 70000), rng.randrange(1, 8), rng.randrange(1, 4)]
         cta = [rng.randrange(n) for n in grid]
         tid = [rng.randrange(n) for n in threads]
@@ -153,10 +177,20 @@ class _Launch:
         warp = ((tid[2] * threads[1] + tid[1]) * threads[0] + tid[0]) // 32
         wanted = ((cta[2] * grid[1] + cta[1]) * grid[0] + cta[0]) * warps + warp
         count = 0 if unpatched else rng.choice((wanted + 1, wanted, max(wanted // 2, 1), 2 * wanted + 3))
-        base = 0 if unpatched else rng.randrange(1, 1 << 20) << 32 | rng.randrange(1 << 10) * stride & 0x0FFFFFFF
-        base -= base % stride
-        self.slot = base + min(wanted, count) * stride
-        self.patched = {"buffer_lo": base & 0xFFFFFFFF, "buffer_hi": base >> 32, "slot_count": count}
+        base, table = (0 if unpatched else rng.randrange(1, 1 << 20) << 32 | rng.randrange(1 << 28) for _ in range(2))
+        base -= base % layout.stride
+        table -= table % 4096
+        index = min(wanted, count)
+        self.slot = base + index * layout.stride
+        header = table + index * layout.header_bytes if layout.header is None else self.slot + layout.header
+        self.allowed = ((self.slot, self.slot + layout.ring + _SLACK), (header, header + layout.header_bytes))
+        self.patched = {
+            "buffer_lo": base & 0xFFFFFFFF,
+            "buffer_hi": base >> 32,
+            "header_lo": table & 0xFFFFFFFF,
+            "header_hi": table >> 32,
+            "slot_count": count,
+        }
         axes = "XYZ"
         special = {f"SR_CTAID.{axes[k]}": cta[k] for k in range(3)} | {f"SR_TID.{axes[k]}": tid[k] for k in range(3)}
         special |= {"SR_VIRTUALSMID": rng.randrange(132), "SR_VIRTID": rng.randrange(64), "SR_LANEID": 0}
@@ -164,13 +198,33 @@ class _Launch:
         self.warp = Warp(special, constants)
 
 
-def _run(pair: Pair, launch: _Launch, actions: dict[int, Action], rounds: int, layout: tuple[int, int, int]) -> bool:
-    """Prologue once, then all other islands in turn, ``rounds`` times. False after the first bad store."""
+def _run(pair: Pair, launch: _Launch, actions: dict[int, Action], rounds: int) -> bool:
+    """Prologue once, all islands that the warp survives in turn, ``rounds`` times, then each of its possible ends.
+
+    False after the first bad store.
+    """
     (_, prologue), *others = pair.align.islands()
-    order = [*prologue, *(j for _ in range(rounds) for _, island in others for j in island)]
+    ending: list[range] = []
+    lasting: list[range] = []
+    for i, island in others:
+        site = pair.original.code[i]
+        (ending if site.flow is Flow.EXIT and not site.conditional else lasting).append(island)
+    if not _steps(pair, launch, actions, prologue):
+        return False
+    for _ in range(rounds):
+        if not all(_steps(pair, launch, actions, island) for island in lasting):
+            return False
+    registers = dict(launch.warp.registers)
+    for island in ending:
+        launch.warp.registers = dict(registers)
+        if not _steps(pair, launch, actions, island):
+            return False
+    return True
+
+
+def _steps(pair: Pair, launch: _Launch, actions: dict[int, Action], island: range) -> bool:
     warp = launch.warp
-    ring, header, _ = layout
-    for j in order:
+    for j in island:
         try:
             actions[j](warp)
         except NotUnderstood as error:
@@ -178,14 +232,9 @@ def _run(pair: Pair, launch: _Launch, actions: dict[int, Action], rounds: int, l
             return False
         if warp.stores:
             store = warp.stores.pop()
-            at = store.address - launch.slot
-            if not (at >= 0 and at + store.size <= ring + _SLACK) and not (
-                header <= at and at + store.size <= header + _HEADER_BYTES
-            ):
-                pair.fail(_EFFECTS, _stray(store, at), pair.output.code[j])
+            if not any(low <= store.address and store.address + store.size <= high for low, high in launch.allowed):
+                at = store.address - launch.slot
+                why = f"stores {store.size} bytes at slot offset {at:#x}, outside the warp's ring and header"
+                pair.fail(_EFFECTS, why, pair.output.code[j])
                 return False
     return True
-
-
-def _stray(store: Store, at: int) -> str:
-    return f"stores {store.size} bytes at slot offset {at:#x}, outside the ring and the header of the warp's slot"

@@ -148,7 +148,11 @@ def _uniform(pair: Pair) -> None:
     if hit := state & named:
         pair.fail(_LIVE, f"probes keep state in {_names(pair, hit)}, which the kernel uses")
     if pair.claim is not None:
-        unclaimed = set(layout.names(state)) - set(pair.claim.get("probe_registers") or ())
+        kept = state
+        for _, island in pair.align.islands()[1:]:  # the prologue may use what the kernel has not touched yet
+            for j in island:
+                kept |= pair.output.code[j].writes & layout["UR"].mask & ~named
+        unclaimed = set(layout.names(kept)) - set(pair.claim.get("probe_registers") or ())
         if unclaimed:
             pair.fail(_LIVE, f"probes keep state in {', '.join(sorted(unclaimed))}, which the map does not list")
     converged = _converged(pair.original)
