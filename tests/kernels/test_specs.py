@@ -12,7 +12,8 @@ from workflow.kernels.build import parameter_layout
 from workflow.kernels.expected import records_per_warp
 from workflow.kernels.registry import WORKLOADS, spec
 from workflow.kernels.suite import read_suite
-from xtrace import image, isa
+from workflow.scripts.config import load_yaml
+from xtrace import image, isa, splice
 from xtrace.analysis import analyse
 from xtrace.errors import BadInput
 
@@ -25,6 +26,7 @@ IMAGES = {
     "softmax_triton": "triton_softmax",
 }
 SUITE = read_suite()
+SITES = load_yaml(GOLDEN.parents[1] / "configs" / "matched_sites.yaml")
 
 
 def compiled(workload: str) -> image.Image:
@@ -95,15 +97,30 @@ def test_expected_records_are_sites_times_trips() -> None:
     entry = {
         "loops": [{"id": 4, "head": 0x800}],
         "sites": [
-            {"id": 1, "loop": None, "guard": ""},
-            {"id": 2, "loop": 4, "guard": ""},
-            {"id": 3, "loop": 4, "guard": ""},
+            {"id": None, "loop": None},
+            {"id": 1, "loop": None},
+            {"id": 2, "loop": 4},
+            {"id": 3, "loop": 4},
         ],
     }
     shape = {"m": 512, "n": 512, "k": 640}
     assert records_per_warp(kernel, kernel.variants["default"], shape, 0, entry) == 1 + 2 * 10
     with pytest.raises(BadInput, match="XT7110"):
         records_per_warp(kernel, kernel.variants["default"], shape, 0, {**entry, "loops": []})
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_suite_bounds_the_records_of_a_warp(workload: str) -> None:
+    """Rings are sized by these numbers, so they must hold for the images as they are spliced today."""
+    entry, kernel = SUITE[workload], spec(workload)
+    variant = kernel.variants["default"]
+    shape = cases.resolve(workload, entry["shapes"]["default"], entry["seed"])
+    found = compiled(workload)
+    for group in entry["groups"]:
+        probes = SITES["groups"][group]["xtrace"]
+        traced = splice.apply(splice.plan(found, found.kernels, probes)).map["kernels"][0]
+        counts = [records_per_warp(kernel, variant, shape, cta, traced) for cta in range(0, 512, 16)]
+        assert 0 <= max(n for n in counts if n is not None) <= entry["records_per_warp"][group], group
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
