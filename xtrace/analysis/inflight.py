@@ -66,8 +66,10 @@ def _pending_groups(ins: Instruction) -> int:
     return 0
 
 
-def _step(s: _State, ins: Instruction) -> _State:
+def _step(s: _State, ins: Instruction, late: int) -> _State:
+    """State behind ``ins``. ``late``: registers of classes that memory units may read after issue."""
     control = ins.control
+    sources = ins.reads & late
     claimed, writes, reads = s.claimed, list(s.writes), list(s.reads)
     unprotected, open_group, groups = s.unprotected, s.open_group, s.groups
     wait = control.wait_mask
@@ -91,12 +93,12 @@ def _step(s: _State, ins: Instruction) -> _State:
         claimed |= 1 << k
         writes[k] |= ins.writes
         if control.read_sb is None:
-            reads[k] |= ins.reads
+            reads[k] |= sources
     if control.read_sb is not None:
         claimed |= 1 << control.read_sb
-        reads[control.read_sb] |= ins.reads
+        reads[control.read_sb] |= sources
     if "memory" in ins.tags and control.read_sb is None and control.write_sb is None:
-        unprotected |= ins.reads
+        unprotected |= sources
     return _State(claimed, tuple(writes), tuple(reads), unprotected, open_group, groups)
 
 
@@ -124,8 +126,11 @@ def _fence_windows(cfg: ControlFlow) -> list[int]:
     return before
 
 
-def inflight(cfg: ControlFlow, scoreboards: int) -> InFlight:
-    """Forward may-analysis over all paths from the entry."""
+def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
+    """Forward may-analysis over all paths from the entry.
+
+    ``late`` is the set of registers (general and uniform) that memory and asynchronous units may read after issue.
+    """
     ins = cfg.instructions
     zero = (0,) * scoreboards
     start: dict[int, _State] = {0: _State(0, zero, zero, 0, 0, ())}
@@ -134,7 +139,7 @@ def inflight(cfg: ControlFlow, scoreboards: int) -> InFlight:
         n = work.pop()
         state = start[n]
         for i in cfg.blocks[n].indices:
-            state = _step(state, ins[i])
+            state = _step(state, ins[i], late)
         for s in cfg.blocks[n].successors:
             old = start.get(s)
             new = state if old is None else old.merge(state)
@@ -152,5 +157,5 @@ def inflight(cfg: ControlFlow, scoreboards: int) -> InFlight:
         for i in block.indices:
             busy[i] = state.busy | fence[i]
             claimed[i] = state.claimed
-            state = _step(state, ins[i])
+            state = _step(state, ins[i], late)
     return InFlight(tuple(busy), tuple(claimed))

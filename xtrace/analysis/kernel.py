@@ -43,7 +43,8 @@ class KernelAnalysis:
 
     @cached_property
     def inflight(self) -> InFlight:
-        return inflight(self.cfg, self.isa.scoreboards)
+        layout = self.isa.layout
+        return inflight(self.cfg, self.isa.scoreboards, layout["R"].mask | layout["UR"].mask)
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

@@ -18,6 +18,7 @@ __all__ = ["COMPUTE", "pipeline_sites"]
 COMPUTE = "compute"
 _LOADS = frozenset({"memory", "global_load", "shared_load", "local_load"})
 _MAX_MOVE = 12  # instructions that a boundary may be moved when registers are short
+_MIN_COMPUTE = 4  # instructions
 _COPY_RUN = 24  # instructions between two copies that still count as one run
 _WAITS = {"matrix_wait": "matrix wait", "copy_wait": "copy wait", "barrier": "barrier wait"}
 
@@ -102,20 +103,14 @@ def pipeline_sites(a: KernelAnalysis) -> list[Site]:
     return _without_empty_phases(a, found)
 
 
-def _is_trivial(ins: Instruction) -> bool:
-    return ins.base == "NOP"
-
-
 def _without_empty_phases(a: KernelAnalysis, found: dict[int, Site]) -> list[Site]:
-    """Drop a ``compute`` phase that would end before anything but padding has run."""
+    """Drop a ``compute`` phase that would end within a few instructions: it says nothing and costs a record."""
     keep = []
     for i in sorted(found):
         site = found[i]
         if site.phase == COMPUTE:
-            k = i
-            while k + 1 not in found and k < len(a.instructions) and _is_trivial(a.instructions[k]):
-                k += 1
-            if _is_trivial(a.instructions[k]) and k + 1 in found and a.cfg.block_of[k] == a.cfg.block_of[i]:
+            last = a.cfg.blocks[a.cfg.block_of[i]].last
+            if any(k in found for k in range(i + 1, min(i + _MIN_COMPUTE, last) + 1)):
                 continue
         keep.append(replace(site, alternatives=_alternatives(a, site, found)))
     return keep

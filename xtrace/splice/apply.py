@@ -10,8 +10,9 @@ from typing import Any
 from xtrace.errors import Refused
 from xtrace.image import CodeEdit, parse, rewrite
 from xtrace.isa.nvidia import encode
-from xtrace.isa.nvidia.emit import ExitRegisters, Island, PrologueRegisters, Record, exit_island, prologue, record
+from xtrace.isa.nvidia.emit import ExitRegisters, Island, PrologueRegisters, Record, exit_island, prologue, record_group
 
+from .commit import group_gaps, groups
 from .mapfile import kernel_map, trace_map
 from .model import KernelPlan, PlacedSite, Plan
 
@@ -42,20 +43,17 @@ class SplicedKernel:
 def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
     a, state = plan.analysis, plan.state
     assert state is not None
-    assert site.quad is not None
-    assert site.predicate is not None
-    live = a.liveness.before[0]
+    assert site.scoreboard is not None
     layout = a.isa.layout
-    reserved = state.bits
-    uniform = [n for n in range(encode.URZ) if not (live | reserved) & layout["UR"].bit(n)]
+    taken = a.liveness.before[0] | state.bits
+    uniform = [n for n in range(encode.URZ) if not taken & layout["UR"].bit(n)]
     uniform.sort(key=lambda n: bool(a.named & layout["UR"].bit(n)))  # registers the kernel never names first
-    upred = next((n for n in range(7) if not live & layout["UP"].bit(n)), None)
-    if len(uniform) < 8 or upred is None:
+    rest = tuple(uniform[:8])
+    upred = next((n for n in range(7) if not taken & layout["UP"].bit(n)), None)
+    if len(rest) < 8 or upred is None:
         raise Refused("XT3030", "no free uniform registers at the kernel's entry", where=a.where)
-    a0, a1, a2 = site.scratch
-    regs = PrologueRegisters(
-        site.quad, site.data, (a0, a1, a2), tuple(uniform[:8]), site.predicate, upred, site.scoreboard
-    )
+    block = a.kernel.required_threads
+    regs = PrologueRegisters(site.scratch, rest, upred, site.scoreboard, block)
     return prologue(state, plan.slot, regs)
 
 
@@ -64,25 +62,38 @@ def _island(plan: KernelPlan, p: PlacedSite) -> Island:
     assert state is not None
     if p.site.kind == "entry":
         return _prologue(plan, p)
-    if p.site.kind == "exit":
-        assert p.predicate is not None
-        regs = ExitRegisters(p.quad, p.data, p.predicate, p.scoreboard)
-        pc = plan.analysis.instructions[p.site.index].pc
-        return exit_island(state, plan.slot, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last)
-    assert p.id is not None
-    rec = Record(
-        site=p.id,
+    assert p.scoreboard is not None
+    regs = ExitRegisters(p.quads, None if p.quads else p.data, p.predicate, p.scoreboard)
+    pc = plan.analysis.instructions[p.site.index].pc
+    return exit_island(state, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last)
+
+
+def _record_islands(plan: KernelPlan) -> dict[int, Island]:
+    state = plan.state
+    assert state is not None
+    islands: dict[int, Island] = {}
+    for group in groups(plan):
+        records = [_record(p) for p in group]
+        for p, island in zip(
+            group, record_group(state, plan.slot, records, group_gaps(plan.analysis, group)), strict=True
+        ):
+            islands[p.site.index] = island
+    return islands
+
+
+def _record(p: PlacedSite) -> Record:
+    return Record(
+        site=p.id or 0,
         data=p.data,
+        stores=tuple(p.stores),
         predicate=p.predicate,
         scoreboard=p.scoreboard,
-        slot_in_group=p.slot_in_group,
+        split=p.split,
         group_size=p.group_size,
         elect=p.elect,
         wait_first=p.wait_first,
         wait_last=p.wait_last,
-        split=p.split,
     )
-    return record(state, plan.slot, rec)
 
 
 def _merge(first: Island | None, second: Island) -> Island:
@@ -99,9 +110,10 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
     size = a.isa.word_bytes
     islands: dict[int, Island] = {}
     kinds: dict[int, str] = {}
+    records = _record_islands(plan)
     for p in plan.placed:
         i = p.site.index
-        islands[i] = _merge(islands.get(i), _island(plan, p))
+        islands[i] = _merge(islands.get(i), records[i] if p.site.kind == "record" else _island(plan, p))
         kinds.setdefault(i, "prologue" if p.site.kind == "entry" else p.site.kind)
     starts = [i * size for i in sorted(islands)]
     sums = [0]

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.image import Image
-from xtrace.isa.nvidia.emit import SlotLayout, UniformState
+from xtrace.isa.nvidia.emit import SlotLayout, Store, UniformState
 from xtrace.probe import Site
 
 __all__ = ["KernelPlan", "Options", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
 
-HEADER_SLACK = 512  # bytes between the ring and the header: room for the last group of a lap
+RING_SLACK = 512  # bytes behind the ring: room for the last group of a lap
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Options:
     @property
     def slot(self) -> SlotLayout:
         ring = 8 * self.records
-        return SlotLayout(stride=max(2 * ring, 1024), ring=ring, header=ring + HEADER_SLACK)
+        return SlotLayout(stride=1 << (ring + RING_SLACK - 1).bit_length(), ring=ring)
 
 
 @dataclass(slots=True)
@@ -36,9 +36,10 @@ class PlacedSite:
     site: Site
     id: int | None  # record id; None for entry and exit
     data: int = 0  # first data register
-    quad: int | None = None  # exit only
+    quads: tuple[int, ...] = ()  # exit only: up to two runs of four registers
     predicate: int | None = 0  # None: every active lane stores
-    scoreboard: int = 0
+    scoreboard: int | None = 0  # None: nothing is stored in this island
+    stores: list[Store] = field(default_factory=list)  # records that go to memory in this island
     slot_in_group: int = 0
     group_size: int | None = 1
     elect: bool = True
@@ -50,8 +51,10 @@ class PlacedSite:
 
     @property
     def registers(self) -> list[str]:
-        if self.quad is not None:
-            general = [*range(self.quad, self.quad + 4), self.data, self.data + 1, *self.scratch]
+        if self.site.kind == "entry":
+            general = list(self.scratch)
+        elif self.quads:
+            general = [n for quad in self.quads for n in range(quad, quad + 4)]
         else:
             general = [self.data] if self.split else [self.data, self.data + 1]
         return [*(f"R{n}" for n in general), *([] if self.predicate is None else [f"P{self.predicate}"])]

@@ -1,7 +1,7 @@
 """Probe code for sm_90: prologue, record and exit islands as scheduled words.
 
-The code is written as straight-line :class:`Op` lists; :func:`schedule` turns them into words
-with stall counts and scoreboard waits that satisfy every dependence inside the island. Cycle
+The code is written as straight-line :class:`Op` lists; a scheduler turns them into words with stall
+counts and scoreboard waits that satisfy every dependence inside the probe code. Cycle
 counts are the public table values (facts/sass.md 7.1), never the smaller measured ones.
 """
 
@@ -13,7 +13,19 @@ from typing import NamedTuple
 from . import encode as e
 from .encode import Op, SpecialRegister, Unit
 
-__all__ = ["ExitRegisters", "Patch", "PrologueRegisters", "Record", "UniformState", "exit_island", "prologue", "record"]
+__all__ = [
+    "ExitRegisters",
+    "Island",
+    "Patch",
+    "PrologueRegisters",
+    "Record",
+    "SlotLayout",
+    "Store",
+    "UniformState",
+    "exit_island",
+    "prologue",
+    "record_group",
+]
 
 _NO_SB = 7
 _R_MASK = (1 << 255) - 1
@@ -34,59 +46,76 @@ class Island:
 
 @dataclass(frozen=True, slots=True)
 class UniformState:
-    """Uniform registers that carry the per-warp trace cursor through the whole kernel."""
+    """Uniform registers that carry a warp's trace state through the whole kernel (no instruction of it names them)."""
 
     address: int  # even; pair: where the current group's records go
-    base: int  # low half of the slot's address
     offset: int  # bytes emitted so far, never wraps the ring by itself
+    header: int  # even; pair: the header's address
+    timer: int  # low half of the global timer at entry
+    clock: int  # low half of the SM clock at entry
+    smid: int
 
     @property
     def bits(self) -> int:
-        return e.ur(self.address, 2) | e.ur(self.base) | e.ur(self.offset)
+        bits = e.ur(self.address, 2) | e.ur(self.header, 2)
+        for n in (self.offset, self.timer, self.clock, self.smid):
+            bits |= e.ur(n)
+        return bits
+
+    COUNT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
     stride: int  # bytes between slots, a power of two
     ring: int  # bytes of records, a power of two
-    header: int  # byte offset of the header in the slot
+
+
+HEADER_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class PrologueRegisters:
     """Registers that are dead at the kernel's entry."""
 
-    quad: int  # 4-aligned: global timer and clock
-    pair: int  # even: SM id and virtual id
-    scratch: tuple[int, int, int]
+    general: tuple[int, ...]  # six scratch registers
     uniform: tuple[int, ...]  # eight scratch uniform registers
-    predicate: int
     uniform_predicate: int
     scoreboard: int
+    block: tuple[int, int, int] | None  # threads per CTA where the image fixes them
 
 
 @dataclass(frozen=True, slots=True)
 class ExitRegisters:
-    quad: int | None  # 4-aligned; None: use the pair for every store, one after the other
-    pair: int
-    predicate: int
+    quads: tuple[int, ...]  # two or one, 4-aligned; none: the pair is used for every store, one after the other
+    pair: int | None
+    predicate: int | None  # None: every active lane stores the same bytes
     scoreboard: int
+
+
+class Store(NamedTuple):
+    """One record on its way to memory."""
+
+    data: int  # first data register
+    slot_in_group: int
+    site: int
+    split: bool  # one data register only: two 4-byte stores, one after the other
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One time record: what differs between record islands."""
+    """One record island: what differs between them."""
 
     site: int
     data: int  # even register: clock, then site id; any register when split
+    stores: tuple[Store, ...]  # committed here: an earlier record of the group, this one, both or none
     predicate: int | None  # None: every active lane stores the same eight bytes
-    scoreboard: int
-    slot_in_group: int = 0
+    scoreboard: int | None  # claimed by the stores
+    split: bool = False
     group_size: int | None = 1  # set on the first record of a group: moves the cursor by that many records
     elect: bool = True  # False: the predicate still holds the lane elected by an earlier record of the group
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
-    wait_last: bool = True  # wait for our own store before the kernel goes on
-    split: bool = False  # one data register only: two 4-byte stores, one after the other
+    wait_last: bool = True  # wait for our own stores before the kernel goes on
 
 
 def _distance(producer: Op, consumer: Op) -> int:
@@ -116,46 +145,61 @@ def _control(stall: int, op: Op) -> int:
     return code | write_sb << 5 | read_sb << 8 | op.wait << 11
 
 
-def schedule(ops: list[Op]) -> Island:
-    """In-order schedule: the fewest stall cycles that satisfy every dependence inside the island."""
-    issue: list[int] = []
-    pending_write: dict[int, tuple[int, int]] = {}  # scoreboard -> (registers, issue time of the last claim)
-    pending_read: dict[int, tuple[int, int]] = {}
-    done: list[Op] = []
-    for op in ops:
-        time = issue[-1] + done[-1].min_stall if done else 0
-        for j in range(len(done) - 1, -1, -1):
-            earlier = done[j]
+class _Scheduler:
+    """In-order issue times that satisfy every dependence, over islands that run one after the other."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Op, int]] = []
+        self._pending_write: dict[int, tuple[int, int]] = {}  # scoreboard -> (registers, issue time of the last claim)
+        self._pending_read: dict[int, tuple[int, int]] = {}
+        self._free = 0  # earliest issue time of the next instruction
+
+    def gap(self, cycles: int) -> None:
+        """Kernel instructions that take at least ``cycles`` stand between this island and the next."""
+        self._free += cycles
+
+    def island(self, ops: list[Op]) -> Island:
+        issued = [self._issue(op) for op in ops]
+        words: list[int] = []
+        patches: list[Patch] = []
+        for k, (op, time) in enumerate(issued):
+            gap = issued[k + 1][1] - time if k + 1 < len(issued) else op.min_stall
+            stall = min(gap, 15)
+            if op.patch:
+                patches.append(Patch(len(words), op.patch))
+            words.append(op.word | _control(stall, op) << 105)
+            for rest in range(gap - stall, 0, -15):
+                words.append(e.nop().word | _control(min(rest, 15), e.nop()) << 105)
+        return Island(tuple(words), tuple(patches))
+
+    def _issue(self, op: Op) -> tuple[Op, int]:
+        time = self._free
+        for earlier, at in reversed(self._done):
             if earlier.write_sb is None and earlier.writes & op.reads:
-                time = max(time, issue[j] + _distance(earlier, op))
+                time = max(time, at + _distance(earlier, op))
             if earlier.writes & op.writes:
-                time = max(time, issue[j] + 2)
-        for pending, conflicts in ((pending_write, op.reads | op.writes), (pending_read, op.writes)):
-            for sb, (bits, _) in list(pending.items()):
+                time = max(time, at + 2)
+        for pending, conflicts in ((self._pending_write, op.reads | op.writes), (self._pending_read, op.writes)):
+            for sb, (bits, _) in pending.items():
                 if bits & conflicts:
                     op = op.waiting(1 << sb)
-        for pending in (pending_write, pending_read):
+        for pending in (self._pending_write, self._pending_read):
             for sb in [k for k in pending if op.wait >> k & 1]:
-                time = max(time, pending.pop(sb)[1] + 2)
-        issue.append(time)
-        done.append(op)
-        if op.write_sb is not None:
-            bits, _ = pending_write.get(op.write_sb, (0, 0))
-            pending_write[op.write_sb] = (bits | op.writes, time)
-        if op.read_sb is not None:
-            bits, _ = pending_read.get(op.read_sb, (0, 0))
-            pending_read[op.read_sb] = (bits | op.reads, time)
-    words: list[int] = []
-    patches: list[Patch] = []
-    for k, op in enumerate(done):
-        gap = issue[k + 1] - issue[k] if k + 1 < len(done) else op.min_stall
-        stall = min(gap, 15)
-        if op.patch:
-            patches.append(Patch(len(words), op.patch))
-        words.append(op.word | _control(stall, op) << 105)
-        for rest in range(gap - stall, 0, -15):
-            words.append(e.nop().word | _control(min(rest, 15), e.nop()) << 105)
-    return Island(tuple(words), tuple(patches))
+                time = max(time, pending.pop(sb)[1] + 2)  # a wait one cycle after the claim does not see it
+        for claim, pending, registers in (
+            (op.write_sb, self._pending_write, op.writes),
+            (op.read_sb, self._pending_read, op.reads),
+        ):
+            if claim is not None:
+                pending[claim] = (pending.get(claim, (0, 0))[0] | registers, time)
+        self._done.append((op, time))
+        self._free = time + op.min_stall
+        return op, time
+
+
+def schedule(ops: list[Op]) -> Island:
+    """The fewest stall cycles that satisfy every dependence inside one island."""
+    return _Scheduler().island(ops)
 
 
 _CONST_NTID = (0x0, 0x4, 0x8)  # c[0] offsets of blockDim, family sm_90
@@ -163,102 +207,131 @@ _CONST_NCTAID = (0xC, 0x10)
 
 
 def prologue(state: UniformState, slot: SlotLayout, regs: PrologueRegisters) -> Island:
-    """Entry island: compute the warp's slot, set up the cursor, write the entry half of the header."""
-    q, (a, b, c) = regs.quad, regs.scratch
-    sb, pred, upred = regs.scoreboard, regs.predicate, regs.uniform_predicate
-    cx, cy, cz, nx, ny, nz, gx, gy = regs.uniform
+    """Entry island: capture the entry times, compute the warp's slot, set up the cursor. Stores nothing."""
+    timer, clock, sm, a, b, c = regs.general
+    cx, cy, cz, gx, gy, nx, ny, nz = regs.uniform
+    sb, upred = regs.scoreboard, regs.uniform_predicate
     sr = SpecialRegister
+    line = regs.block is not None and regs.block[1] == regs.block[2] == 1
     ops = [
-        e.cs2r64(q, sr.GLOBALTIMER_LO),
-        e.cs2r64(q + 2, sr.CLOCK_LO),
+        e.cs2r32(timer, sr.GLOBALTIMER_LO),
+        e.cs2r32(clock, sr.CLOCK_LO),
         e.s2r(a, sr.TID_X, sb),
-        e.s2r(b, sr.TID_Y, sb),
-        e.s2r(c, sr.TID_Z, sb),
+        *([] if line else [e.s2r(b, sr.TID_Y, sb), e.s2r(c, sr.TID_Z, sb)]),
         e.s2ur(cx, sr.CTAID_X, sb),
         e.s2ur(cy, sr.CTAID_Y, sb),
         e.s2ur(cz, sr.CTAID_Z, sb),
-        e.s2r(regs.pair, sr.SMID, sb),
-        e.s2r(regs.pair + 1, sr.VIRTID, sb),
-        e.elect(pred),
-        e.uldc(nx, _CONST_NTID[0]),
-        e.uldc(ny, _CONST_NTID[1]),
-        e.uldc(nz, _CONST_NTID[2]),
+        e.s2r(sm, sr.SMID, sb),
         e.uldc(gx, _CONST_NCTAID[0]),
         e.uldc(gy, _CONST_NCTAID[1]),
+        *([] if regs.block else [e.uldc(n, at) for n, at in zip((nx, ny, nz), _CONST_NTID, strict=True)]),
         e.umov_imm(state.address, 0, "buffer_lo"),
         e.umov_imm(state.address + 1, 0, "buffer_hi"),
+        e.umov_imm(state.header, 0, "header_lo"),
+        e.umov_imm(state.header + 1, 0, "header_hi"),
         e.umov_imm(state.offset, 0),
-        e.uimad(nz, nz, ny, e.URZ),
-        e.uimad(nz, nz, nx, e.URZ),  # threads per CTA
-        e.uiadd_imm(nz, nz, 31),
-        e.ushift_right(nz, nz, 5),  # warps per CTA
-        e.imad_uniform(c, c, ny, b),
-        e.imad_uniform(c, c, nx, a),
-        e.shift_right(c, c, 5),
-        e.r2ur(ny, c),  # warp in CTA
+        e.r2ur(state.timer, timer),
+        e.r2ur(state.clock, clock),
+    ]
+    if regs.block:  # the image fixes the block size: constants instead of reads of blockDim
+        ops += [e.umov_imm(nx, regs.block[0]), e.umov_imm(ny, regs.block[1])]
+        ops += [e.umov_imm(nz, -(-regs.block[0] * regs.block[1] * regs.block[2] // 32))]
+    if not line:
+        ops += [e.imad_uniform(c, c, ny, b), e.imad_uniform(a, c, nx, a)]
+    ops.append(e.shift_right(a, a, 5))
+    if not regs.block:
+        ops += [e.uimad(nz, nz, ny, e.URZ), e.uimad(nz, nz, nx, e.URZ)]
+        ops += [e.uiadd_imm(nz, nz, 31), e.ushift_right(nz, nz, 5)]  # warps per CTA
+    ops += [
+        e.r2ur(ny, a),  # warp in CTA
+        e.r2ur(state.smid, sm),
         e.uimad(cz, cz, gy, cy),
         e.uimad(cz, cz, gx, cx),  # CTA number in the grid
         e.uimad(cz, cz, nz, ny),  # slot
         e.usetp_less_imm(upred, cz, 0, "slot_count"),
         e.usel_imm(cz, cz, 0, upred, "slot_count"),
         e.uimad_wide_imm(state.address, cz, slot.stride, state.address),
-        e.umov(state.base, state.address),
-        e.store(state.address, slot.header, q, 4, sb).guarded(pred),
-        e.store(state.address, slot.header + 16, regs.pair, 2, sb).guarded(pred),
-        e.nop().waiting(1 << sb),
+        e.uimad_wide_imm(state.header, cz, HEADER_BYTES, state.header),
     ]
     return schedule(ops)
 
 
-def record(state: UniformState, slot: SlotLayout, rec: Record) -> Island:
-    """Record island: ``{clock, site}`` goes to the warp's ring."""
-    at, sb = 8 * rec.slot_in_group, rec.scoreboard
+def record_group(state: UniformState, slot: SlotLayout, records: list[Record], gaps: list[int]) -> list[Island]:
+    """Islands of the records of one basic block, in order.
 
-    def store(offset: int, words: int) -> Op:
-        op = e.store(state.address, offset, rec.data, words, sb)
-        return op if rec.predicate is None else op.guarded(rec.predicate)
+    ``gaps[k]`` is a lower bound of the kernel's cycles between island ``k`` and ``k + 1``. A clock value that is
+    captured in one island may be stored in the next, when it has long arrived; the cursor moves once per group.
+    """
+    scheduler = _Scheduler()
+    islands = []
+    for k, rec in enumerate(records):
+        islands.append(scheduler.island(_record_ops(state, slot, rec)))
+        if k < len(gaps):
+            scheduler.gap(gaps[k])
+    return islands
 
+
+def _record_ops(state: UniformState, slot: SlotLayout, rec: Record) -> list[Op]:
     ops: list[Op] = []
     if rec.elect and rec.predicate is not None:
         ops.append(e.elect(rec.predicate))
     ops.append(e.cs2r32(rec.data, SpecialRegister.CLOCK_LO))
     if rec.group_size is not None:
-        ops.append(e.uand_or(state.address, state.offset, slot.ring - 1, state.base))
+        # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
+        ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
         ops.append(e.uiadd_imm(state.offset, state.offset, 8 * rec.group_size))
-    if rec.split:
-        ops += [store(at, 1), e.mov_imm(rec.data, rec.site), store(at + 4, 1)]
-    else:
-        ops += [e.mov_imm(rec.data + 1, rec.site), store(at, 2)]
-    if rec.wait_last:
-        ops.append(e.nop().waiting(1 << sb))
+    if not rec.split:
+        ops.append(e.mov_imm(rec.data + 1, rec.site))
+    for s in rec.stores:
+        at = 8 * s.slot_in_group
+        widths = [(at, 1), (at + 4, 1)] if s.split else [(at, 2)]
+        for n, (offset, words) in enumerate(widths):
+            if n:
+                ops.append(e.mov_imm(s.data, s.site))
+            op = e.store(state.address, offset, s.data, words, rec.scoreboard)
+            ops.append(op if rec.predicate is None else op.guarded(rec.predicate))
+    if rec.wait_last and rec.scoreboard is not None:
+        ops.append(e.nop().waiting(1 << rec.scoreboard))
     ops[0] = ops[0].waiting(rec.wait_first)
-    return schedule(ops)
+    return ops
 
 
-def exit_island(
-    state: UniformState, slot: SlotLayout, regs: ExitRegisters, exit_pc: int, *, wait_first: int, wait_last: bool
-) -> Island:
-    """Exit island: the exit half of the header. ``wait_last`` where some lanes go on."""
-    sb, pred, pair, head = regs.scoreboard, regs.predicate, regs.pair, slot.header
-    timer, clock = SpecialRegister.GLOBALTIMER_LO, SpecialRegister.CLOCK_LO
-    ops = [e.elect(pred).waiting(wait_first), e.umov(state.address, state.base)]
-    if regs.quad is not None:
-        q = regs.quad
-        ops[:0] = [e.cs2r64(q, timer).waiting(wait_first), e.cs2r64(q + 2, clock)]
-        ops += [
-            e.mov_uniform(pair, state.offset),
-            e.mov_imm(pair + 1, exit_pc),
-            e.store(state.address, head + 32, q, 4, sb).guarded(pred),
-            e.store(state.address, head + 48, pair, 2, sb).guarded(pred),
-        ]
-    else:
-        for source, at in ((timer, 32), (clock, 40)):
-            ops += [e.cs2r64(pair, source), e.store(state.address, head + at, pair, 2, sb).guarded(pred)]
-        ops += [
-            e.mov_uniform(pair, state.offset),
-            e.mov_imm(pair + 1, exit_pc),
-            e.store(state.address, head + 48, pair, 2, sb).guarded(pred),
-        ]
+def exit_island(state: UniformState, regs: ExitRegisters, exit_pc: int, *, wait_first: int, wait_last: bool) -> Island:
+    """Exit island: the warp's header, 32 bytes written at once. ``wait_last`` where some lanes go on."""
+    sr = SpecialRegister
+
+    def guarded(op: Op) -> Op:
+        return op if regs.predicate is None else op.guarded(regs.predicate)
+
+    def fill(d: int, at: int) -> list[Op]:
+        """Eight bytes of the header into a register pair."""
+        match at:
+            case 0:
+                return [e.mov_uniform(d, state.timer), e.mov_uniform(d + 1, state.clock)]
+            case 8:
+                return [e.mov_uniform(d, state.smid), e.mov_imm(d + 1, exit_pc)]
+            case 16:
+                return [e.cs2r64(d, sr.GLOBALTIMER_LO)]
+        return [e.cs2r32(d, sr.CLOCK_LO), e.mov_uniform(d + 1, state.offset)]
+
+    rest = list(regs.quads)
+    ops: list[Op] = []
+    if regs.predicate is not None:
+        ops.append(e.elect(regs.predicate))
+    if rest:
+        quads = [rest[-1], rest[0]]  # the exit times first
+        for quad, at in zip(quads, (16, 0), strict=True):
+            ops += [*fill(quad, at), *fill(quad + 2, at + 8)]
+            if len(rest) == 1:
+                ops.append(guarded(e.store(state.header, at, quad, 4, regs.scoreboard)))
+        if len(rest) == 2:
+            ops += [
+                guarded(e.store(state.header, at, q, 4, regs.scoreboard)) for q, at in zip(quads, (16, 0), strict=True)
+            ]
+    elif regs.pair is not None:
+        for at in (16, 24, 0, 8):
+            ops += [*fill(regs.pair, at), guarded(e.store(state.header, at, regs.pair, 2, regs.scoreboard))]
     if wait_last:
-        ops.append(e.nop().waiting(1 << sb))
+        ops.append(e.nop().waiting(1 << regs.scoreboard))
+    ops[0] = ops[0].waiting(wait_first)
     return schedule(ops)

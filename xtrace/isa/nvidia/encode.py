@@ -157,9 +157,9 @@ def ushift_right(d: int, a: int, bits: int) -> Op:
     return Op(_word(0x7899 | d << 16 | URZ << 24 | bits << 32, 0x08011600 | a), Unit.UNIFORM, ur(a), ur(d))
 
 
-def uand_or(d: int, a: int, imm: int, c: int) -> Op:
-    """d = (a & imm) | c."""
-    return Op(_word(0x7892 | d << 16 | a << 24 | imm << 32, 0x0F8EEA00 | c), Unit.UNIFORM, ur(a) | ur(c), ur(d))
+def uselect_bits(d: int, a: int, mask: int, c: int) -> Op:
+    """d = (a & mask) | (c & ~mask)."""
+    return Op(_word(0x7892 | d << 16 | a << 24 | mask << 32, 0x0F8EE200 | c), Unit.UNIFORM, ur(a) | ur(c), ur(d))
 
 
 def usetp_less_imm(pd: int, a: int, imm: int, patch: str | None = None) -> Op:

@@ -1,0 +1,204 @@
+"""When and how captured records go to memory.
+
+The records of one basic block form a group: one move of the cursor, one elected lane where a predicate
+lasts, and, where registers allow, the store of a record in the island of the next record, when the clock
+value has long arrived. The wait for a store is left to the next islands wherever nothing can notice.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from xtrace.analysis import KernelAnalysis
+from xtrace.isa.nvidia.emit import Store
+
+from .deferral import next_islands
+from .model import KernelPlan, PlacedSite
+from .resources import FreeFinder
+
+__all__ = ["commit_records", "group_gaps", "groups"]
+
+_MAX_GROUP = 32
+_CANDIDATES = 12  # register pairs tried per scoreboard: bounds the time per site
+
+
+def groups(plan: KernelPlan) -> Iterator[list[PlacedSite]]:
+    """The plan's records by basic block, in address order, at most 32 a group."""
+    a = plan.analysis
+    by_block: dict[int, list[PlacedSite]] = {}
+    for p in plan.records:
+        by_block.setdefault(a.cfg.block_of[p.site.index], []).append(p)
+    for members in by_block.values():
+        for k in range(0, len(members), _MAX_GROUP):
+            yield members[k : k + _MAX_GROUP]
+
+
+def group_gaps(a: KernelAnalysis, group: list[PlacedSite]) -> list[int]:
+    """Least cycles that the kernel's own instructions take between neighbouring islands of a group."""
+    return [
+        sum(max(ins.control.stall, 1) for ins in a.instructions[p.site.index : q.site.index])
+        for p, q in itertools.pairwise(group)
+    ]
+
+
+def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
+    """Fill in group positions, lanes, stores, scoreboards and waits of every placed record and exit."""
+    by_index = {p.site.index: p for p in plan.placed if p.site.kind != "entry"}
+    all_groups = list(groups(plan))
+    anchors = {g[0].site.index for g in all_groups} | {p.site.index for p in plan.placed if p.site.kind == "exit"}
+    committer = _Committer(plan.analysis, free, frozenset(by_index), frozenset(anchors))
+    for group in all_groups:
+        for n, p in enumerate(group):
+            p.slot_in_group = n
+            p.group_size = len(group) if n == 0 else None
+        _share_elected_lane(plan.analysis, group, free)
+        committer.group(group)
+    for p in plan.placed:
+        if p.site.kind == "exit" and p.wait_last:
+            committer.exit(p)
+    for index, mask in committer.waits.items():
+        by_index[index].wait_first = mask
+
+
+def _share_elected_lane(a: KernelAnalysis, group: list[PlacedSite], free: FreeFinder) -> None:
+    predicates = a.isa.layout["P"]
+    k = 0
+    while k < len(group):
+        if group[k].predicate is None:
+            k += 1
+            continue
+        best = (0, 0)
+        for pred in free.at(group[k].site.index).predicates:
+            n = k + 1
+            while n < len(group) and _untouched(a, group[n - 1], group[n], predicates.bit(pred)):
+                n += 1
+            best = max(best, (n - k, pred))
+        for p in group[k : k + best[0]]:
+            p.predicate = best[1]
+            p.elect = p is group[k]
+        k += best[0]
+
+
+def _untouched(a: KernelAnalysis, p: PlacedSite, q: PlacedSite, registers: int) -> bool:
+    """No kernel instruction from one island to the next touches the registers or changes the active lanes."""
+    return all(
+        not (ins.reads | ins.writes) & registers and "converge" not in ins.tags and not ins.opaque
+        for ins in a.instructions[p.site.index : q.site.index]
+    )
+
+
+class _Committer:
+    """Chooses data registers, scoreboards and waits, group by group.
+
+    ``anchors`` are the islands that wait for every store that may still be under way when control reaches them: the
+    first of each group, because it moves the address that stores read, and the exits. Other islands wait only
+    where a store's registers are needed again or its wait cannot be deferred up to the next anchors.
+    """
+
+    def __init__(self, a: KernelAnalysis, free: FreeFinder, islands: frozenset[int], anchors: frozenset[int]) -> None:
+        self._a = a
+        self._free = free
+        self._islands = islands
+        self._anchors = anchors
+        self._under_way: list[tuple[int, int]] = []  # stores of this group not waited for: registers, scoreboard
+        self.waits: dict[int, int] = dict.fromkeys(islands, 0)
+
+    def group(self, group: list[PlacedSite]) -> None:
+        self._under_way = []
+        for n, p in enumerate(group):
+            later = group[n + 1] if n + 1 < len(group) else None
+            if later is None or p.split or not self._late(p, later):
+                self._here(p)
+
+    def exit(self, p: PlacedSite) -> None:
+        """A guarded exit: its stores may be left to later islands too."""
+        mask = 0
+        for first, width in [(q, 4) for q in p.quads] or [(p.data, 2)]:
+            mask |= ((1 << width) - 1) << first
+        if len(p.quads) == 2 and p.scoreboard is not None:
+            targets = next_islands(self._a, p.site.index, p.scoreboard, mask, self._anchors)
+            if targets is not None:
+                p.wait_last = False
+                self._start(mask, p.scoreboard, targets)
+
+    def _stored_here(self, p: PlacedSite) -> int:
+        bits = 0
+        for s in p.stores:
+            bits |= (1 if s.split else 3) << s.data
+        return bits
+
+    def _late(self, p: PlacedSite, later: PlacedSite) -> bool:
+        """Store the record in the next record's island, its wait deferred."""
+        at = later.site.index
+        for scoreboard in self._free.at(at).scoreboards:
+            if self._deferred(at, scoreboard, 0) is None:
+                continue
+            for data in self._registers(p, 2):
+                mask = 3 << data
+                if not _untouched(self._a, p, later, mask):
+                    continue
+                targets = self._deferred(at, scoreboard, mask)
+                if targets is not None:
+                    self._claim(p, mask)
+                    p.data = data
+                    p.scoreboard, p.wait_last = p.scoreboard if p.stores else None, False
+                    later.stores.append(_store(p))
+                    later.scoreboard = scoreboard
+                    self._start(mask, scoreboard, targets)
+                    return True
+        return False
+
+    def _here(self, p: PlacedSite) -> None:
+        """Store the record in its own island; defer the wait if possible, else wait at the island's end."""
+        here, at = self._free.at(p.site.index), p.site.index
+        width = 1 if p.split else 2
+        scoreboards = [p.scoreboard] if p.stores and p.scoreboard is not None else here.scoreboards
+        for scoreboard in scoreboards:
+            if self._deferred(at, scoreboard, 0) is None:
+                continue
+            for data in self._registers(p, width):
+                mask = ((1 << width) - 1) << data
+                targets = self._deferred(at, scoreboard, mask)
+                if targets is not None:
+                    self._claim(p, mask)
+                    p.data, p.scoreboard, p.wait_last = data, scoreboard, False
+                    p.stores.append(_store(p))
+                    self._start(mask, scoreboard, targets)
+                    return
+        p.data = next(iter(self._registers(p, width)), p.data)
+        self._claim(p, ((1 << width) - 1) << p.data)
+        p.scoreboard, p.wait_last = scoreboards[0], True
+        p.stores.append(_store(p))
+
+    def _registers(self, p: PlacedSite, width: int) -> list[int]:
+        """Candidates for a record's data, those that no store under way still reads first."""
+        avoid = self._stored_here(p)
+        unit = (1 << width) - 1
+        busy = 0
+        for mask, _ in self._under_way:
+            busy |= mask
+        usable = [d for d in self._free.at(p.site.index).groups(width) if not unit << d & avoid]
+        usable.sort(key=lambda d: bool(unit << d & busy))  # stable: never-named registers stay in front
+        return usable[:_CANDIDATES]
+
+    def _claim(self, p: PlacedSite, mask: int) -> None:
+        """``p`` writes these registers: it waits for the stores of its group that may still read them."""
+        for registers, scoreboard in list(self._under_way):
+            if registers & mask:
+                self.waits[p.site.index] |= 1 << scoreboard
+                self._under_way = [x for x in self._under_way if x[1] != scoreboard]
+
+    def _deferred(self, at: int, scoreboard: int, mask: int) -> frozenset[int] | None:
+        """Islands that must wait for a store issued in the island at ``at``: far ones if possible, else the next."""
+        far = next_islands(self._a, at, scoreboard, mask, self._anchors)
+        return far if far is not None else next_islands(self._a, at, scoreboard, mask, self._islands)
+
+    def _start(self, mask: int, scoreboard: int, targets: frozenset[int]) -> None:
+        self._under_way.append((mask, scoreboard))
+        for t in targets:
+            self.waits[t] |= 1 << scoreboard
+
+
+def _store(p: PlacedSite) -> Store:
+    return Store(p.data, p.slot_in_group, p.id or 0, p.split)
