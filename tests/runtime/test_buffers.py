@@ -5,6 +5,7 @@ from tests.runtime.stand_ins import KERNEL, LAYOUT, trace_map, warp_traces
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.buffers import GUARD_BYTES, SlotLayout, TraceBuffer
 from xtrace.runtime.device import LaunchConfig
+from xtrace.runtime.patching import patch_image
 from xtrace.runtime.simulated import SimulatedDevice, WarpTrace, write_trace
 
 
@@ -111,6 +112,7 @@ def test_zero_makes_the_buffer_fresh_again(device: SimulatedDevice) -> None:
         {"stride": 2048, "ring": 1024, "header": 512},
         {"stride": 2048, "ring": 1020, "header": 1536},
         {"stride": 2048, "ring": 1024, "header": 1536, "record": 16},
+        {"stride": 2048, "ring": 1024, "header_bytes": 64},
     ],
 )
 def test_impossible_layouts_are_refused(slot: dict) -> None:
@@ -122,3 +124,66 @@ def test_too_large_a_buffer_says_so(device: SimulatedDevice) -> None:
     with pytest.raises(XtraceError) as info:
         TraceBuffer(device, LAYOUT, 1 << 25)
     assert info.value.code == "XT5004"
+
+
+TABLE_LAYOUT = SlotLayout(stride=2048, ring=1024, header=None, header_bytes=32)
+
+
+def _table_buffer(device: SimulatedDevice, warps: list[WarpTrace], slots: int) -> TraceBuffer:
+    buffer = TraceBuffer(device, TABLE_LAYOUT, slots)
+    write_trace(device, buffer.address, slots, TABLE_LAYOUT, warps, table=buffer.table)
+    return buffer
+
+
+def test_headers_in_a_table_read_like_headers_in_the_slots(device: SimulatedDevice) -> None:
+    warps = warp_traces(LaunchConfig((5, 1, 1), (96, 1, 1)), records=11)
+    trace = _table_buffer(device, warps, 15).read()
+    embedded = TraceBuffer(device, LAYOUT, 15)
+    write_trace(device, embedded.address, 15, LAYOUT, warps)
+    other = embedded.read()
+    for name in ("t_entry_ns", "t_exit_ns", "smid", "emitted_bytes"):
+        assert trace.headers()[name].tolist() == other.headers()[name].tolist()
+    assert trace.rows()[:, : trace.slot.ring].tolist() == other.rows()[:, : other.slot.ring].tolist()
+
+
+def test_low_halves_of_timer_and_clock_are_completed_over_their_wrap(device: SimulatedDevice) -> None:
+    wrap = 1 << 32
+    warps = [
+        WarpTrace(
+            [(1, 1)], 3, t_entry_ns=7 * wrap - 5, t_exit_ns=7 * wrap + 9, clock_entry=wrap - 7, clock_exit=wrap + 3
+        ),
+        WarpTrace(
+            [(1, 1)], 3, t_entry_ns=7 * wrap - 9, t_exit_ns=7 * wrap + 1, clock_entry=wrap - 9, clock_exit=wrap - 2
+        ),
+    ]
+    headers = _table_buffer(device, warps, 2).read().headers()
+    assert headers["t_entry_ns"].tolist() == [7 * wrap - 5, 7 * wrap - 9]
+    clock = headers["clock_exit"].astype(int)
+    assert clock[0] - clock[1] == 5
+    assert (clock - headers["clock_entry"].astype(int)).tolist() == [10, 7]
+
+
+def test_a_table_has_guards_of_its_own_and_never_crosses_4_gib(device: SimulatedDevice) -> None:
+    device._next = (1 << 32) - GUARD_BYTES - 512
+    buffer = TraceBuffer(device, TABLE_LAYOUT, 100)
+    assert buffer.table is not None
+    assert buffer.table >> 32 == (buffer.table + 101 * 32 - 1) >> 32
+    assert buffer.untouched()
+    device.poke(buffer.table - 1, b"\0")
+    assert not buffer.guards_intact()
+
+
+def test_a_larger_launch_is_noticed_in_the_table_too(device: SimulatedDevice) -> None:
+    assert _table_buffer(device, warp_traces(LaunchConfig((5, 1, 1), (32, 1, 1))), 3).read().spilled
+
+
+def test_the_table_address_is_patched(device: SimulatedDevice) -> None:
+    image = bytes(64)
+    document = trace_map(image)
+    document["kernels"][0]["slot"] = {"stride": 2048, "ring": 1024, "record": 8, "header_bytes": 32}
+    document["kernels"][0]["patches"] += [{"offset": 32, "value": "header_lo"}, {"offset": 36, "value": "header_hi"}]
+    buffer = TraceBuffer(device, TABLE_LAYOUT, 3)
+    patched = patch_image(image, document, {KERNEL: buffer.target})
+    assert int.from_bytes(patched[32:40], "little") == buffer.table
+    with pytest.raises(BadInput, match="keeps its headers elsewhere"):
+        patch_image(image, document, {KERNEL: TraceBuffer(device, LAYOUT, 3).target})

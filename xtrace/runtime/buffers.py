@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.device import Device
+from xtrace.runtime.headers import HEADER, TABLE, complete
 from xtrace.runtime.patching import BufferTarget
 
 __all__ = ["HEADER", "SlotLayout", "TraceBuffer", "TraceBytes"]
@@ -23,53 +24,49 @@ GUARD_BYTES = 1 << 20
 GUARD_PATTERN = 0xA5
 MAX_HOST_BYTES = 16 << 30
 _ROWS_AT_ONCE = 4096
-HEADER = np.dtype(
-    [
-        ("t_entry_ns", "<u8"),
-        ("clock_entry", "<u8"),
-        ("smid", "<u4"),
-        ("virtid", "<u4"),
-        ("reserved", "<u8"),
-        ("t_exit_ns", "<u8"),
-        ("clock_exit", "<u8"),
-        ("emitted_bytes", "<u4"),
-        ("exit_pc", "<u4"),
-        ("pad", "<u8"),
-    ]
-)
-"""The 64 bytes of a slot's header."""
+_SLACK = 512  # bytes that the last group of a lap may run past the ring
 
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Byte layout of a slot, the ``slot`` object of a trace map."""
+    """Byte layout of a slot, the ``slot`` object of a trace map. ``header`` is None where headers are a table."""
 
     stride: int
     ring: int
-    header: int
-    record: int = 8
+    header: int | None
     header_bytes: int = 64
+    record: int = 8
 
     @classmethod
     def of(cls, slot: Mapping[str, Any]) -> SlotLayout:
-        """Checked layout; ``BadInput`` XT5010 if the parts do not fit into the stride."""
-        layout = cls(
-            **{k: int(slot[k]) for k in ("stride", "ring", "header")}, **{k: int(slot[k]) for k in slot if k in _REST}
-        )
-        fits = 0 < layout.ring <= layout.header and layout.header + layout.header_bytes <= layout.stride
-        if not fits or layout.record != 8 or layout.header_bytes < HEADER.itemsize or layout.ring % 8:
+        """Checked layout; ``BadInput`` XT5010 if a part is missing or the parts do not fit into the stride."""
+        try:
+            stride, ring = int(slot["stride"]), int(slot["ring"])
+            header = None if slot.get("header") is None else int(slot["header"])
+            layout = cls(stride, ring, header, int(slot.get("header_bytes", 64)), int(slot.get("record", 8)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput("XT5010", f"no slot layout: {error!r}", where="trace map") from error
+        if header is None:
+            fits = 0 < ring <= stride and layout.header_bytes == TABLE.itemsize
+        else:
+            fits = 0 < ring <= header and header + layout.header_bytes <= stride
+            fits = fits and layout.header_bytes >= HEADER.itemsize
+        if not fits or layout.record != 8 or ring % 8:
             raise BadInput("XT5010", f"impossible slot layout {dict(slot)}", where="trace map")
         return layout
 
-
-_REST = ("record", "header_bytes")
+    @property
+    def slack(self) -> int:
+        """Bytes behind the ring that records may fill."""
+        return min(_SLACK, (self.stride if self.header is None else self.header) - self.ring)
 
 
 @dataclass(frozen=True)
 class TraceBytes:
     """What a launch wrote: a buffer image with the same structure but smaller slots.
 
-    ``slot`` is the layout of ``data``; where no ring overflowed the ring is cut to the longest one used.
+    ``slot`` is the layout of ``data``, always with embedded headers; where no ring overflowed the ring is cut to the
+    longest one used.
     ``data`` ends with the spill-over slot, of which only the header is copied: ``spilled`` says that warps beyond the
     buffer's slots ran.
     """
@@ -85,7 +82,7 @@ class TraceBytes:
 
     def headers(self) -> npt.NDArray[Any]:
         """The headers as a structured array (:data:`HEADER`)."""
-        at = self.slot.header
+        at = self.slot.header or 0
         part: npt.NDArray[Any] = np.ascontiguousarray(self.rows()[:, at : at + HEADER.itemsize])
         return part.view(HEADER).reshape(self.slots)
 
@@ -118,6 +115,7 @@ class TraceBytes:
 class TraceBuffer:
     """``slots`` slots and the spill-over slot in device memory, aligned to the stride, between two guard bands.
 
+    Where the layout keeps headers in a table, that is a second region with guard bands of its own.
     Use as a context manager, or call :meth:`free`.
     """
 
@@ -127,24 +125,39 @@ class TraceBuffer:
         self._device = device
         self.slot = slot
         self.slots = slots
-        self.size = (slots + 1) * slot.stride
-        self._raw = device.allocate(self.size + 2 * GUARD_BYTES + slot.stride)
-        self.address = -(-(self._raw + GUARD_BYTES) // slot.stride) * slot.stride
-        self._guards = (
-            (self.address - GUARD_BYTES, GUARD_BYTES),
-            (self.address + self.size, GUARD_BYTES),
-        )
-        for address, size in self._guards:
-            device.fill(address, size, GUARD_PATTERN)
+        self._raw: list[int] = []
+        self._guards: list[tuple[int, int]] = []
+        self._regions: list[tuple[int, int]] = []
+        self.address = self._region((slots + 1) * slot.stride, slot.stride)
+        self.table: int | None = None
+        if slot.header is None:
+            size = (slots + 1) * slot.header_bytes
+            # Aligned to a power of two of at least its size, the table cannot cross a 4 GiB boundary.
+            self.table = self._region(size, 1 << (size - 1).bit_length())
         self.zero()
+
+    def _region(self, size: int, alignment: int) -> int:
+        """Aligned memory between guard bands."""
+        try:
+            self._raw.append(self._device.allocate(size + 2 * GUARD_BYTES + alignment))
+        except XtraceError:
+            self.free()
+            raise
+        address = -(-(self._raw[-1] + GUARD_BYTES) // alignment) * alignment
+        self._regions.append((address, size))
+        for guard in ((address - GUARD_BYTES, GUARD_BYTES), (address + size, GUARD_BYTES)):
+            self._guards.append(guard)
+            self._device.fill(*guard, GUARD_PATTERN)
+        return address
 
     @property
     def target(self) -> BufferTarget:
-        return BufferTarget(self.address, self.slots)
+        return BufferTarget(self.address, self.slots, self.table)
 
     def zero(self) -> None:
-        """Clear all slots; needed before every launch whose trace will be read."""
-        self._device.fill(self.address, self.size, 0)
+        """Clear everything; needed before every launch whose trace will be read."""
+        for address, size in self._regions:
+            self._device.fill(address, size, 0)
 
     def guards_intact(self) -> bool:
         """Whether nothing wrote outside the buffer's slots (as far as the guard bands reach)."""
@@ -157,7 +170,10 @@ class TraceBuffer:
 
     def _headers(self) -> npt.NDArray[Any]:
         s = self.slot
-        raw = self._device.download_rows(self.address + s.header, s.stride, HEADER.itemsize, self.slots + 1)
+        if self.table is not None:
+            raw = self._device.download(self.table, (self.slots + 1) * s.header_bytes)
+            return complete(np.frombuffer(raw, TABLE))
+        raw = self._device.download_rows(self.address + (s.header or 0), s.stride, HEADER.itemsize, self.slots + 1)
         return np.frombuffer(raw, HEADER)
 
     def read(self) -> TraceBytes:
@@ -179,8 +195,8 @@ class TraceBuffer:
         wrapped = bool((used > s.ring).any())
         longest = int(used.max(initial=0))
         ring = s.ring if wrapped else min(s.ring, max(64, 1 << max(longest - 1, 0).bit_length()))
-        header = ring + (s.header - s.ring)
-        small = SlotLayout(stride=header + s.header_bytes, ring=ring, header=header, header_bytes=s.header_bytes)
+        header = ring + s.slack
+        small = SlotLayout(header + HEADER.itemsize, ring, header)
         if small.stride * self.slots > MAX_HOST_BYTES:
             raise XtraceError(
                 "XT5011",
@@ -188,20 +204,18 @@ class TraceBuffer:
                 hint="trace fewer warps: pass a smaller slot count, or use a smaller shape",
             )
         rows = np.zeros((self.slots + 1, small.stride), np.uint8)
-        rows[:, header : header + HEADER.itemsize] = headers.view(np.uint8).reshape(self.slots + 1, -1)
-        limit = header if wrapped else ring
+        rows[:, header:] = headers.view(np.uint8).reshape(self.slots + 1, -1)
         for low in range(0, self.slots, _ROWS_AT_ONCE):
             n = min(_ROWS_AT_ONCE, self.slots - low)
-            width = min(limit, int(used[low : low + n].max(initial=0)) if not wrapped else limit)
+            width = header if wrapped else int(used[low : low + n].max(initial=0))
             if width:
                 part = self._device.download_rows(self.address + low * s.stride, s.stride, width, n)
                 rows[low : low + n, :width] = np.frombuffer(part, np.uint8).reshape(n, width)
         return TraceBytes(rows.tobytes(), small, self.slots, bool(headers["t_entry_ns"][self.slots] != 0))
 
     def free(self) -> None:
-        if self._raw:
-            self._device.free(self._raw)
-            self._raw = 0
+        while self._raw:
+            self._device.free(self._raw.pop())
 
     def __enter__(self) -> TraceBuffer:
         return self

@@ -17,17 +17,24 @@ _U32 = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class BufferTarget:
-    """Where a kernel's warps write: device address of slot 0 and number of slots (the spill-over slot not counted)."""
+    """Where a kernel's warps write: device address of slot 0 and number of slots (the spill-over slot not counted).
+
+    ``header`` is the address of the table of headers, for layouts that keep the headers outside the slots.
+    """
 
     address: int
     slots: int
+    header: int | None = None
 
     def words(self) -> dict[str, int]:
-        return {
+        words = {
             "buffer_lo": self.address & 0xFFFFFFFF,
             "buffer_hi": self.address >> 32,
             "slot_count": self.slots,
         }
+        if self.header is not None:
+            words |= {"header_lo": self.header & 0xFFFFFFFF, "header_hi": self.header >> 32}
+        return words
 
 
 def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
@@ -51,7 +58,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
     ------
     BadInput
         XT5010: the image is not the one that the map describes, it is patched already, or a patch lies outside it.
-        XT5011: an address that is not a multiple of the slot stride, or a slot count that cannot be.
+        XT5011: an address that is not a multiple of the slot stride, a slot count that cannot be, or a table of headers
+        that is missing or crosses a 4 GiB boundary (probe code adds to the low half of its address only).
     """
     wanted = str(trace_map.get("output", {}).get("sha256", ""))
     if hashlib.sha256(image).hexdigest() != wanted:
@@ -63,7 +71,7 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
     out = bytearray(image)
     for name, target in targets.items():
         entry = kernel_entry(trace_map, name)
-        _check_target(target, int(entry["slot"]["stride"]), name)
+        _check_target(target, entry["slot"], name)
         words = target.words()
         missing = set(words)
         for patch in entry["patches"]:
@@ -83,7 +91,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
     return bytes(out)
 
 
-def _check_target(target: BufferTarget, stride: int, name: str) -> None:
+def _check_target(target: BufferTarget, slot: Mapping[str, Any], name: str) -> None:
+    stride = int(slot["stride"])
     if stride <= 0:
         raise BadInput("XT5010", f"slot stride {stride} in the trace map", where=name)
     if target.address <= 0 or target.address >> 64 or target.address % stride:
@@ -92,3 +101,10 @@ def _check_target(target: BufferTarget, stride: int, name: str) -> None:
         )
     if not 0 < target.slots < 1 << 31 or (target.address + (target.slots + 1) * stride) >> 64:
         raise BadInput("XT5011", f"slot count {target.slots} is out of range", where=name)
+    if ("header" in slot) != (target.header is None):
+        raise BadInput("XT5011", "the layout keeps its headers elsewhere than the buffer does", where=name)
+    if target.header is not None:
+        size = int(slot["header_bytes"])
+        last = target.header + (target.slots + 1) * size - 1
+        if target.header <= 0 or size <= 0 or target.header % size or target.header >> 32 != last >> 32:
+            raise BadInput("XT5011", f"header table at {target.header:#x} crosses a 4 GiB boundary", where=name)

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from xtrace.errors import BadInput, XtraceError
-from xtrace.runtime.buffers import HEADER, SlotLayout
+from xtrace.runtime.buffers import SlotLayout
 from xtrace.runtime.device import DeviceInfo, LaunchConfig, Telemetry
 from xtrace.runtime.failures import driver_error
+from xtrace.runtime.headers import HEADER, TABLE
 from xtrace.runtime.params import PackedParams, pack
 
 __all__ = ["Behaviour", "SimulatedDevice", "WarpTrace", "patched_words", "simulated_image", "write_trace"]
@@ -64,18 +65,36 @@ class WarpTrace:
 
 
 def write_trace(
-    device: SimulatedDevice, address: int, slots: int, layout: SlotLayout, warps: Sequence[WarpTrace]
+    device: SimulatedDevice,
+    address: int,
+    slots: int,
+    layout: SlotLayout,
+    warps: Sequence[WarpTrace],
+    table: int | None = None,
 ) -> None:
     """Write what traced warps would (layout of docs/decisions/0001); warps beyond ``slots`` share the last slot."""
     for number, warp in enumerate(warps):
-        base = address + min(number, slots) * layout.stride
+        slot = min(number, slots)
+        base = address + slot * layout.stride
         for n, (clock, site) in enumerate(warp.records):
             device.poke(base + 8 * n % layout.ring, struct.pack("<II", clock & 0xFFFFFFFF, site))
+        if table is not None:
+            device.poke(table + slot * TABLE.itemsize, _table_entry(warp))
+            continue
         header = np.zeros(1, HEADER)
         header["t_entry_ns"], header["clock_entry"] = warp.t_entry_ns, warp.clock_entry
         header["t_exit_ns"], header["clock_exit"] = warp.t_exit_ns, warp.clock_exit
         header["smid"], header["emitted_bytes"] = warp.sm, 8 * len(warp.records)
-        device.poke(base + layout.header, header.tobytes())
+        device.poke(base + (layout.header or 0), header.tobytes())
+
+
+def _table_entry(warp: WarpTrace) -> bytes:
+    low = 0xFFFFFFFF
+    entry = np.zeros(1, TABLE)
+    entry["timer_entry"], entry["clock_entry"] = warp.t_entry_ns & low, warp.clock_entry & low
+    entry["t_exit_ns"], entry["clock_exit"] = warp.t_exit_ns, warp.clock_exit & low
+    entry["smid"], entry["emitted_bytes"] = warp.sm, 8 * len(warp.records)
+    return entry.tobytes()
 
 
 class SimulatedEvent:
