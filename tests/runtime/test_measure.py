@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
-from workflow.scripts import gpu_cells, measure_overhead
+from workflow.scripts import gpu_cells, measure_overhead, trace_workload
 from workflow.scripts.gpu_cells import CellName
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.simulated import SimulatedDevice
 from xtrace.stats import samples
+from xtrace.trace import load
 
 CELL = CellName("toy", "xtrace", "pp")
 
@@ -56,7 +57,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (built / "pp.cubin.map.json").write_text(json.dumps(trace_map(traced)))
     made = type("Made", (), {"inputs": {"IN": np.arange(16, dtype=np.int32)}})
     monkeypatch.setattr(gpu_cells.cases, "make", lambda workload, sizes, seed: made)
-    monkeypatch.setattr(gpu_cells, "source_trips", lambda *_: {"loop": [1, 1, 1, 1]})
+    expected = gpu_cells.Expected({"loop": [1, 1, 1, 1]}, lambda entry, cta: 4)
+    monkeypatch.setattr(gpu_cells, "source_expectation", lambda *_: expected)
     return tmp_path
 
 
@@ -93,7 +95,16 @@ def test_a_cell_becomes_a_document_that_the_statistics_read(files: Path) -> None
     assert checks["records_emitted"] == 8 * (4 + 2)
     assert checks["records_expected"] is None  # site 1 is passed twice, the others once: not what the trips say
     assert checks["sites_unexplained"] == {KERNEL: [1]}
+    assert (checks["ctas_predicted"], checks["ctas_wrong"]) == (4, 0)
     assert len(document["blocks"]) == 5
+
+
+def test_record_counts_that_the_source_does_not_predict_fail(files: Path, capsys, monkeypatch) -> None:
+    wrong = gpu_cells.Expected({"loop": [1, 2, 1, 1]}, lambda entry, cta: 5 if cta == 1 else 4)
+    monkeypatch.setattr(gpu_cells, "source_expectation", lambda *_: wrong)
+    _, path = _measure(files, toy_kernel())
+    assert json.loads(path.read_text())["checks"]["ctas_wrong"] == 1
+    assert "CHECK toy:xtrace:pp: ctas_wrong" in capsys.readouterr().out
 
 
 def test_inputs_are_uploaded_and_cached(files: Path) -> None:
@@ -198,3 +209,17 @@ def test_the_budget_stops_new_processes(files: Path, monkeypatch, capsys) -> Non
 def test_cell_names(text: str) -> None:
     with pytest.raises(BadInput, match="not a cell"):
         CellName.parse(text)
+
+
+def test_a_trace_file_and_facts_are_written(files: Path, monkeypatch) -> None:
+    monkeypatch.setattr(trace_workload, "open_device", lambda _: SimulatedDevice({KERNEL: toy_kernel()}))
+    monkeypatch.setattr(trace_workload, "read_suite", lambda _: {"toy": {"tolerances": {}}})
+    out = files / "traces"
+    arguments = ["toy", "--corpus", str(files / "corpus"), "--traced", str(files / "traced"), "--out", str(out)]
+    assert trace_workload.main([*arguments, "--ctas", "3"]) == 0
+    facts = json.loads((out / "toy.pp.facts.json").read_text())
+    assert facts["failures"] == []
+    assert facts["decoded"][KERNEL]["warps_ran"] == 6
+    tables = load(out / "toy.pp.xtrace").tables
+    assert len(tables.events) == 6 * 4
+    assert tables.warps["cta"].max() == 2

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 import xtrace
 from baselines.run import BaselineArm
 from workflow.kernels import cases
-from xtrace.errors import BadInput, XtraceError
+from xtrace.errors import BadInput
 from xtrace.runtime import extension
 from xtrace.runtime.checks import Region, TraceFacts
 from xtrace.runtime.device import Device, LaunchConfig
@@ -114,18 +114,47 @@ def flat_bytes(array: np.ndarray) -> memoryview:
     return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def source_trips(workload: str, variant: str, sizes: Mapping[str, int], seed: int, ctas: int) -> Trips | None:
-    """Trip counts of the source's loops for every CTA; None if the description cannot be loaded here."""
+class Expected(NamedTuple):
+    """What a workload's source says about its records."""
+
+    trips: Trips  # trip count of every source loop for every CTA
+    per_warp: Callable[[Mapping[str, Any], int], int | None]  # (map entry, CTA) -> ring records of each warp
+
+
+def source_expectation(workload: str, variant: str, sizes: Mapping[str, int], seed: int, ctas: int) -> Expected | None:
+    """From the kernel's description in the suite; None if it cannot be loaded here (it imports the compiler)."""
     try:
+        from workflow.kernels.expected import records_per_warp
         from workflow.kernels.registry import spec
 
         kernel = spec(workload)
         full = cases.resolve(workload, sizes, seed)
-        constants = kernel.variants[variant].constants
-        return {loop.name: [loop.trips(full, constants, cta) for cta in range(ctas)] for loop in kernel.loops}
-    except (ImportError, XtraceError) as error:
-        print(f"{workload}: no trip counts: {error}", file=sys.stderr)
+        choice = kernel.variants[variant]
+        trips = {loop.name: [loop.trips(full, choice.constants, cta) for cta in range(ctas)] for loop in kernel.loops}
+    except Exception as error:  # an expectation that cannot be had must not cost the measurement
+        print(f"{workload}: no expectation: {error}", file=sys.stderr)
         return None
+
+    def per_warp(entry: Mapping[str, Any], cta: int) -> int | None:
+        try:
+            return records_per_warp(kernel, choice, full, cta, entry)
+        except Exception as error:
+            print(f"{workload}: no prediction: {error}", file=sys.stderr)
+            return None
+
+    return Expected(trips, per_warp)
+
+
+def predicted(expected: Expected, entry: Mapping[str, Any], ctas: int) -> list[int | None]:
+    """Ring records per warp for every CTA; CTAs with the same trip counts are computed once."""
+    known: dict[tuple[int, ...], int | None] = {}
+    out = []
+    for cta in range(ctas):
+        key = tuple(values[cta] for values in expected.trips.values())
+        if key not in known:
+            known[key] = expected.per_warp(entry, cta)
+        out.append(known[key])
+    return out
 
 
 class DirectCase:
@@ -200,10 +229,17 @@ class DirectCase:
             return Instrumented(arm, arm.close)
         image, trace_map = self.folders.traced_image(self.workload, probes)
         traced = TracedArm.load(self.device, image, trace_map, self.kernel, self.config, self.parameters)
-        trips = source_trips(self.workload, str(self.meta["variant"]), self.sizes, self.seed, self.config.ctas)
+        source = source_expectation(self.workload, str(self.meta["variant"]), self.sizes, self.seed, self.config.ctas)
 
-        def expected(entry: Mapping[str, Any], facts: TraceFacts) -> Explanation:
-            return explain(entry, facts.per_cta, self.config.warps_per_cta, trips or {})
+        def explained(entry: Mapping[str, Any], facts: TraceFacts) -> Explanation:
+            found = explain(entry, facts.per_cta, self.config.warps_per_cta, source.trips if source else {})
+            if source is None:
+                return found
+            seen = facts.per_cta.sum(axis=1).tolist()
+            wanted = predicted(source, entry, self.config.ctas)
+            checked = [(n, w * self.config.warps_per_cta) for n, w in zip(seen, wanted, strict=True) if w is not None]
+            wrong = sum(n != w for n, w in checked)
+            return replace(found, ctas_predicted=len(checked), ctas_wrong=wrong)
 
         return Instrumented(
             arm=traced,
@@ -212,7 +248,7 @@ class DirectCase:
             trace_map=trace_map,
             warps_per_cta=self.config.warps_per_cta,
             warps=self.config.warps,
-            explain=expected,
+            explain=explained,
         )
 
     def close(self) -> None:

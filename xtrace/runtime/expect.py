@@ -30,6 +30,8 @@ class Explanation:
     expected: int | None
     unexplained: tuple[int, ...]
     rules: Mapping[int, str]  # site id -> the candidate that fits, in words
+    ctas_predicted: int = 0  # CTAs whose total was predicted from the source beforehand, by the caller
+    ctas_wrong: int = 0  # ... and differs
 
     @property
     def complete(self) -> bool:

@@ -76,7 +76,11 @@ class CheckReport:
             "all_warps_had_slots",
         )
         out = [name for name in must_hold if self.values.get(name) is False]
-        out += [name for name in ("records_lost", "warps_unfinished", "unknown_sites") if self.values.get(name)]
+        out += [
+            name
+            for name in ("records_lost", "warps_unfinished", "unknown_sites", "ctas_wrong")
+            if self.values.get(name)
+        ]
         if "warps_seen" in self.values and not self.values["warps_seen"]:
             out.append("warps_seen")
         for expected, seen in (("warps_expected", "warps_seen"), ("records_expected", "records_emitted")):
@@ -167,6 +171,8 @@ def _records(traced: Instrumented, traces: Mapping[str, TraceBytes]) -> dict[str
         "unknown_sites": sum(f.unknown_sites for f in every),
         "records_per_site": {name: {str(k): v for k, v in f.per_site.items()} for name, f in facts.items()},
         "record_rules": {name: {str(k): v for k, v in e.rules.items()} for name, e in explained.items()},
+        "ctas_predicted": sum(e.ctas_predicted for e in explained.values()),
+        "ctas_wrong": sum(e.ctas_wrong for e in explained.values()),
         "sites_unexplained": {name: list(e.unexplained) for name, e in explained.items()},
     }
 
