@@ -361,8 +361,12 @@ class AttentionCase:
                 out[f"{warps} warps per tile{extra}"] = warps * tiles
             out[f"{warps} warps per CTA"] = warps * ctas
             for less in range(4):
-                blocks = heads * sum(max(m + 1 - less, 0) for m in range(rows))
-                out[f"{warps} warps per key block" + (f" less {less}" if less else "")] = warps * blocks
+                counts = [max(m + 1 - less, 0) for m in range(rows)]
+                words = f"{warps} warps per key block" + (f" less {less}" if less else "")
+                out[words] = warps * heads * sum(counts)
+                for unrolled in (2, 4):
+                    out[f"{words}, {unrolled} at a time"] = warps * heads * sum(n // unrolled for n in counts)
+                    out[f"{words}, rest of {unrolled}"] = warps * heads * sum(n % unrolled for n in counts)
         return out
 
     def close(self) -> None:
