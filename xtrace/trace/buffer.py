@@ -1,4 +1,4 @@
-"""Buffer bytes to headers and records, by the memory layout of decision 0001. Vectorised throughout.
+"""Ring bytes to records, by the memory layout of decision 0001. Vectorised throughout.
 
 **Order in the ring.** The n-th record of a warp stands at byte ``(8 n) mod ring``. Only a group of
 records that runs past the ring's end continues in the slack behind it, so a record whose place is
@@ -15,32 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xtrace.errors import BadInput
+from xtrace.trace.headers import MASK32, Headers
 from xtrace.trace.layout import KernelLayout
 
-__all__ = ["Headers", "Records", "read_headers", "read_records", "slots_of"]
+__all__ = ["Records", "count_records", "read_records"]
 
 Array = npt.NDArray[Any]
-MASK32 = np.uint64(0xFFFFFFFF)
-MAX_SPAN = np.uint64(1 << 48)  # cycles or ns, days: no launch lasts longer, so such a header is damaged
-MAX_SMS = 1 << 16
 _CHUNK_BYTES = 1 << 26  # of ring bytes examined at once for warps that never reached their exit
-
-
-@dataclass(frozen=True)
-class Headers:
-    """Headers of the slots in use, one array element per warp that ran."""
-
-    slot: Array
-    t_entry: Array  # globaltimer, ns
-    t_exit: Array
-    clock_entry: Array
-    clock_exit: Array
-    sm: Array
-    emitted: Array  # records; for an unfinished warp this is not known and 0
-    finished: Array
-    exit_pc: Array
-    damaged: Array  # slots whose header contradicts itself: not in the arrays above
 
 
 @dataclass(frozen=True)
@@ -53,61 +34,6 @@ class Records:
     site: Array
     kept: Array  # per warp: records that the ring could still hold (written or not)
     emitted: Array  # per warp
-
-
-def slots_of(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> Array:
-    """The buffer as ``(slots + 1, stride / 8)`` 64-bit words without copying; the last slot is the spill-over.
-
-    BadInput XT8201 when the size is not a whole number of slots.
-    """
-    size = memoryview(buffer).nbytes
-    if size % layout.stride or size < 2 * layout.stride:
-        raise BadInput(
-            "XT8201",
-            f"a buffer of {size} bytes is not at least two slots of {layout.stride} bytes",
-            where=layout.name,
-            hint="the buffer is truncated, or the map belongs to another image",
-        )
-    return np.frombuffer(buffer, dtype="<u8").reshape(-1, layout.stride // 8)
-
-
-def read_headers(slots: Array, layout: KernelLayout) -> Headers:
-    """Headers of all slots but the spill-over slot."""
-    raw = slots[:-1, layout.header // 8 : layout.header // 8 + 7]
-    used = np.flatnonzero((raw[:, 0] != 0) | (raw[:, 1] != 0))
-    raw = raw[used]
-    t_entry, clock_entry, where, _, t_exit, clock_exit, count = (raw[:, k].copy() for k in range(7))
-    emitted_bytes, exit_pc = count & MASK32, count >> np.uint64(32)
-    finished = (t_exit != 0) | (clock_exit != 0)
-    sm = where & MASK32
-    bad = finished & ((t_exit < t_entry) | (clock_exit < clock_entry) | (emitted_bytes % np.uint64(8) != 0))
-    bad |= finished & ((t_exit - t_entry > MAX_SPAN) | (clock_exit - clock_entry > MAX_SPAN))
-    bad |= (sm >= np.uint64(MAX_SMS)) | (t_entry >= np.uint64(1 << 63))
-    bad |= _far_off(t_entry, np.zeros_like(sm)) | _far_off(clock_entry, sm)
-    good = ~bad
-    return Headers(
-        slot=used[good],
-        t_entry=t_entry[good],
-        t_exit=t_exit[good],
-        clock_entry=clock_entry[good],
-        clock_exit=clock_exit[good],
-        sm=sm.astype(np.int32)[good],
-        emitted=np.where(finished, emitted_bytes // np.uint64(8), np.uint64(0)).astype(np.int64)[good],
-        finished=finished[good],
-        exit_pc=exit_pc.astype(np.int64)[good],
-        damaged=used[bad],
-    )
-
-
-def _far_off(values: Array, group: Array) -> Array:
-    """Which values are further than MAX_SPAN from the median of their group."""
-    order = np.lexsort((values, group))
-    _, first, which, count = np.unique(group[order], return_index=True, return_inverse=True, return_counts=True)
-    median = np.empty_like(values)
-    median[order] = values[order][first + count // 2][which]
-    distance = np.where(values > median, values - median, median - values)
-    result: Array = distance > MAX_SPAN
-    return result
 
 
 def read_records(slots: Array, headers: Headers, layout: KernelLayout) -> Records:
@@ -196,3 +122,13 @@ def _unfinished(rings: Array) -> tuple[Array, Array, Array, Array]:
     row, column = np.nonzero(present)
     order = (column - shift[row]) % width
     return row, order, rings[row, column], prefix
+
+
+def count_records(slots: Array, rows: Array, layout: KernelLayout) -> int:
+    """Non-zero records in the rings of some slots."""
+    total = 0
+    step = max(1, _CHUNK_BYTES // layout.ring)
+    for start in range(0, len(rows), step):
+        part = slots[rows[start : start + step], : layout.capacity]
+        total += int(np.count_nonzero(part >> np.uint64(32)))
+    return total

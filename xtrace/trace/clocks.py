@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xtrace.trace.buffer import MASK32, Headers, Records
+from xtrace.trace.buffer import Records
+from xtrace.trace.headers import MASK32, Headers
 
 __all__ = ["TimeAxis", "Unwrapped", "fit", "unwrap"]
 

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from xtrace.errors import BadInput
-from xtrace.trace.buffer import Headers, Records, read_headers, read_records, slots_of
+from xtrace.trace.buffer import Records, count_records, read_records
 from xtrace.trace.clocks import TimeAxis, Unwrapped, fit, unwrap
+from xtrace.trace.headers import Headers, read_headers, regions
 from xtrace.trace.layout import KernelLayout, cta_shape, kernel_layout
 from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
 
@@ -46,7 +47,8 @@ def decode(
     -------
     TraceTables
         ``summary`` holds ``emitted, written, dropped`` (= ``overwritten`` by the ring + ``holes`` never
-        written), ``warps_ran, warps_unfinished, warps_never_ran, warps_without_slot, spill_over``,
+        written), ``headless_warps, headless_records`` (warps that left records but no header, not part of the tables),
+        ``warps_ran, warps_unfinished, warps_never_ran, warps_without_slot, spill_over``,
         ``damaged_slots, unknown_sites, non_monotonic``, the time axis (``origin_ns, time_step_ns,
         time_error_ns, ns_per_cycle, time_method``), ``complete`` (nothing lost, damaged or
         unfinished) and ``warnings``, one sentence each.
@@ -61,17 +63,11 @@ def decode(
     shape = layout.block if block is None else cta_shape(block, "block", 1024)
     ctas = None if grid is None else _volume(cta_shape(grid, "grid", MAX_CTAS))
     warps_per_cta = 1 if shape is None else (_volume(shape) + 31) // 32
-    slots = slots_of(buffer, layout)
-    headers = read_headers(slots, layout)
+    slots, header_rows = regions(buffer, layout)
+    headers = read_headers(header_rows, layout)
+    lost = np.setdiff1d(np.flatnonzero(slots[:-1, 0]), headers.used, assume_unique=True)
     if not len(headers.slot):
-        raise BadInput(
-            "XT8202",
-            "no record was written: no warp of this kernel left a header in the buffer"
-            if not len(headers.damaged)
-            else f"all {len(headers.damaged)} headers in the buffer are damaged",
-            where=layout.name,
-            hint="the kernel did not run, its buffer address was not patched, or the buffer is another kernel's",
-        )
+        raise _no_headers(layout, headers, len(lost))
     records = read_records(slots, headers, layout)
     if not len(records.site) and layout.sites:
         raise BadInput(
@@ -94,8 +90,10 @@ def decode(
     )
     summary = _summary(layout, headers, records, unwrapped, axis, warps)
     summary["unknown_sites"] = int(np.count_nonzero(events["pc"].to_numpy() < 0))
+    summary["headless_warps"] = len(lost)
+    summary["headless_records"] = count_records(slots, lost, layout)
     summary["slots"] = len(slots) - 1
-    summary["spill_over"] = bool(slots[-1].any())
+    summary["spill_over"] = bool(slots[-1].any() or header_rows[-1].any())
     summary["warps_per_cta"] = None if shape is None else warps_per_cta
     summary["grid"] = None if grid is None else list(cta_shape(grid, "grid", MAX_CTAS))
     summary["block"] = None if shape is None else list(shape)
@@ -103,10 +101,21 @@ def decode(
     summary["warps_expected"] = expected
     summary["warps_without_slot"] = None if expected is None else max(0, expected - (len(slots) - 1))
     summary["warps_never_ran"] = (
-        None if expected is None else max(0, min(expected, len(slots) - 1) - len(headers.slot) - len(headers.damaged))
+        None if expected is None else max(0, min(expected, len(slots) - 1) - len(headers.used) - len(lost))
     )
     _judge(summary)
     return TraceTables(events, warps, summary)
+
+
+def _no_headers(layout: KernelLayout, headers: Headers, lost: int) -> BadInput:
+    if len(headers.damaged):
+        what = f"all {len(headers.damaged)} warp headers in the buffer are damaged"
+    elif lost:
+        what = f"{lost} warps wrote records but none of them reached its exit"
+    else:
+        what = "no record was written: no warp of this kernel left a header in the buffer"
+    hint = "the kernel did not run to its end, its buffer address was not patched, or the buffer is another kernel's"
+    return BadInput("XT8202", what, where=layout.name, hint=hint)
 
 
 def _volume(shape: tuple[int, int, int]) -> int:
@@ -172,7 +181,7 @@ def _summary(
         "time_step_ns": axis.step_ns,
         "time_error_ns": axis.error_bound_ns,
         "ns_per_cycle": float(np.median(axis.slope)),
-        "rate_known": axis.rate_known,
+        "rate_known": axis.rate_known and not headers.rate_assumed,
         "time_method": "per SM" if not axis.sms_per_warp else f"per warp on {axis.sms_per_warp} of {axis.sms} SMs",
     }
 
@@ -184,6 +193,7 @@ def _judge(summary: dict[str, Any]) -> None:
         (s["overwritten"], "{} records were overwritten: the ring is too small for this launch"),
         (s["holes"], "{} records were counted but never written"),
         (s["warps_unfinished"], "{} warps never reached their exit: their record counts are lower bounds"),
+        (s["headless_warps"], "{} warps wrote records but no header: they never reached their exit and are not shown"),
         (s["damaged"], "{} slots hold a damaged header and were left out"),
         (s["unknown_sites"], "{} records name a site that the map does not know: wrong map, or damaged buffer"),
         (s["non_monotonic"], "{} records run backwards in time"),
@@ -197,7 +207,7 @@ def _judge(summary: dict[str, Any]) -> None:
     if s["long_silences"]:
         warnings.append(f"{s['long_silences']} warps are silent for more than 2**32 cycles: times there are uncertain")
     if not s["rate_known"]:
-        warnings.append("the SM clock's rate is unknown (no two anchors differ): 0.5 ns per cycle is assumed")
+        warnings.append("the SM clock's rate is not known from this launch: a usual one is assumed")
     if s["warps_per_cta"] is None:
         warnings.append("the block size is unknown: every warp is shown as a CTA of its own")
     s["warnings"] = warnings

@@ -28,7 +28,7 @@ import pandas as pd
 
 from xtrace.errors import BadInput, XtraceError
 from xtrace.files import write_atomic
-from xtrace.trace.buffer import MAX_SMS
+from xtrace.trace.headers import MAX_SMS
 from xtrace.trace.layout import kernel_layout
 from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
 
