@@ -10,7 +10,7 @@ from xtrace.runtime.device import LaunchConfig
 from xtrace.runtime.params import PackedParams
 from xtrace.runtime.simulated import SimulatedDevice, WarpTrace, patched_words, simulated_image, write_trace
 
-LAYOUT = SlotLayout(stride=2048, ring=1024, header=1536)
+LAYOUT = SlotLayout(stride=2048, ring=1024)
 KERNEL = "toy"
 
 
@@ -30,17 +30,13 @@ def trace_map(image: bytes, kernel: str = KERNEL, layout: SlotLayout = LAYOUT, s
                     {"id": i, "pc": 16 * i, "op": "NOP", "phase": f"p{i}", "loop": None, "depth": 0}
                     for i in range(1, sites + 1)
                 ],
-                "slot": {
-                    "stride": layout.stride,
-                    "ring": layout.ring,
-                    "record": 8,
-                    "header": layout.header,
-                    "header_bytes": 64,
-                },
+                "slot": {"stride": layout.stride, "ring": layout.ring, "record": 8, "header_bytes": 32},
                 "patches": [
                     {"offset": 10, "value": "buffer_lo"},
                     {"offset": 14, "value": "buffer_hi"},
-                    {"offset": 18, "value": "slot_count"},
+                    {"offset": 18, "value": "header_lo"},
+                    {"offset": 22, "value": "header_hi"},
+                    {"offset": 26, "value": "slot_count"},
                 ],
             }
         ],
@@ -67,10 +63,10 @@ def toy_kernel(
 
     def run(device: SimulatedDevice, image: bytes, config: LaunchConfig, packed: PackedParams) -> float:
         (_, out), (_, value) = packed.params[:2]
-        address, slots = patched_words(image)
+        address, table, slots = patched_words(image)
         device.poke(int(out), (int(value) * 3 + (corrupt and slots > 0)).to_bytes(8, "little"))
         if slots:
-            write_trace(device, address, slots, LAYOUT, traces if traces is not None else warp_traces(config))
+            write_trace(device, address, table, slots, LAYOUT, traces if traces is not None else warp_traces(config))
             return duration * slow_down
         return duration
 

@@ -5,7 +5,6 @@ from tests.runtime.stand_ins import KERNEL, LAYOUT, trace_map, warp_traces
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.buffers import GUARD_BYTES, SlotLayout, TraceBuffer
 from xtrace.runtime.device import LaunchConfig
-from xtrace.runtime.patching import patch_image
 from xtrace.runtime.simulated import SimulatedDevice, WarpTrace, write_trace
 
 
@@ -48,7 +47,7 @@ def test_read_back_holds_every_record_in_smaller_slots(device: SimulatedDevice) 
     config = LaunchConfig((5, 1, 1), (96, 1, 1))
     warps = warp_traces(config, records=11)
     buffer = TraceBuffer(device, LAYOUT, config.warps)
-    write_trace(device, buffer.address, buffer.slots, LAYOUT, warps)
+    write_trace(device, buffer.address, buffer.table, buffer.slots, LAYOUT, warps)
     trace = buffer.read()
     assert trace.slots == 15
     assert trace.slot.ring == 128
@@ -62,7 +61,7 @@ def test_read_back_holds_every_record_in_smaller_slots(device: SimulatedDevice) 
 def test_a_ring_that_wrapped_is_kept_whole_with_its_slack(device: SimulatedDevice) -> None:
     buffer = TraceBuffer(device, LAYOUT, 2)
     long = WarpTrace([(n, 1) for n in range(200)])
-    write_trace(device, buffer.address, 2, LAYOUT, [WarpTrace([(5, 2)]), long])
+    write_trace(device, buffer.address, buffer.table, 2, LAYOUT, [WarpTrace([(5, 2)]), long])
     device.poke(buffer.address + LAYOUT.stride + LAYOUT.ring + 8, b"\x07\0\0\0\x02\0\0\0")
     trace = buffer.read()
     assert trace.slot.ring == LAYOUT.ring
@@ -72,15 +71,15 @@ def test_a_ring_that_wrapped_is_kept_whole_with_its_slack(device: SimulatedDevic
 def test_a_warp_that_never_reached_its_exit_is_read_whole(device: SimulatedDevice) -> None:
     buffer = TraceBuffer(device, LAYOUT, 1)
     warp = WarpTrace([(n, 1) for n in range(100)], t_exit_ns=0)
-    write_trace(device, buffer.address, 1, LAYOUT, [warp])
-    header = buffer.address + LAYOUT.header
-    device.poke(header + 48, bytes(8))  # it never stored its count
-    assert np.count_nonzero(buffer.read().rows()[0, :800].copy().view("<u4")[1::2]) == 100
+    write_trace(device, buffer.address, buffer.table, 1, LAYOUT, [warp])
+    trace = buffer.read()
+    assert not trace.headers()["ran"].any()
+    assert np.count_nonzero(trace.rows()[0, :800].copy().view("<u4")[1::2]) == 100
 
 
 def test_a_launch_larger_than_the_buffer_is_noticed(device: SimulatedDevice) -> None:
     buffer = TraceBuffer(device, LAYOUT, 3)
-    write_trace(device, buffer.address, 3, LAYOUT, warp_traces(LaunchConfig((5, 1, 1), (32, 1, 1))))
+    write_trace(device, buffer.address, buffer.table, 3, LAYOUT, warp_traces(LaunchConfig((5, 1, 1), (32, 1, 1))))
     trace = buffer.read()
     assert trace.spilled
     assert trace.headers()["t_entry_ns"].tolist() == [5000, 5001, 5002]
@@ -93,12 +92,13 @@ def test_the_map_for_the_decoder_carries_the_smaller_layout(device: SimulatedDev
     changed = trace.map_for(document, KERNEL, (32, 1, 1))
     assert SlotLayout.of(changed["kernels"][0]["slot"]) == trace.slot
     assert changed["kernels"][0]["block"] == [32, 1, 1]
+    assert len(trace.data) == 4 * (trace.slot.stride + 32)
     assert document["kernels"][0]["slot"]["stride"] == LAYOUT.stride
 
 
 def test_zero_makes_the_buffer_fresh_again(device: SimulatedDevice) -> None:
     buffer = TraceBuffer(device, LAYOUT, 2)
-    write_trace(device, buffer.address, 2, LAYOUT, warp_traces(LaunchConfig((2, 1, 1), (32, 1, 1))))
+    write_trace(device, buffer.address, buffer.table, 2, LAYOUT, warp_traces(LaunchConfig((2, 1, 1), (32, 1, 1))))
     assert not buffer.untouched()
     buffer.zero()
     assert buffer.untouched()
@@ -107,12 +107,12 @@ def test_zero_makes_the_buffer_fresh_again(device: SimulatedDevice) -> None:
 @pytest.mark.parametrize(
     "slot",
     [
-        {"stride": 1024, "ring": 1024, "header": 1024},
-        {"stride": 2048, "ring": 0, "header": 1024},
-        {"stride": 2048, "ring": 1024, "header": 512},
-        {"stride": 2048, "ring": 1020, "header": 1536},
-        {"stride": 2048, "ring": 1024, "header": 1536, "record": 16},
-        {"stride": 2048, "ring": 1024, "header_bytes": 64},
+        {"stride": 1016, "ring": 1024, "record": 8, "header_bytes": 32},
+        {"stride": 2048, "ring": 0, "record": 8, "header_bytes": 32},
+        {"stride": 2048, "ring": 1020, "record": 8, "header_bytes": 32},
+        {"stride": 2048, "ring": 1024, "record": 16, "header_bytes": 32},
+        {"stride": 2048, "ring": 1024, "record": 8, "header_bytes": 64},
+        {"stride": 2048, "ring": 1024, "record": 8},
     ],
 )
 def test_impossible_layouts_are_refused(slot: dict) -> None:
@@ -126,64 +126,40 @@ def test_too_large_a_buffer_says_so(device: SimulatedDevice) -> None:
     assert info.value.code == "XT5004"
 
 
-TABLE_LAYOUT = SlotLayout(stride=2048, ring=1024, header=None, header_bytes=32)
-
-
-def _table_buffer(device: SimulatedDevice, warps: list[WarpTrace], slots: int) -> TraceBuffer:
-    buffer = TraceBuffer(device, TABLE_LAYOUT, slots)
-    write_trace(device, buffer.address, slots, TABLE_LAYOUT, warps, table=buffer.table)
-    return buffer
-
-
-def test_headers_in_a_table_read_like_headers_in_the_slots(device: SimulatedDevice) -> None:
-    warps = warp_traces(LaunchConfig((5, 1, 1), (96, 1, 1)), records=11)
-    trace = _table_buffer(device, warps, 15).read()
-    embedded = TraceBuffer(device, LAYOUT, 15)
-    write_trace(device, embedded.address, 15, LAYOUT, warps)
-    other = embedded.read()
-    for name in ("t_entry_ns", "t_exit_ns", "smid", "emitted_bytes"):
-        assert trace.headers()[name].tolist() == other.headers()[name].tolist()
-    assert trace.rows()[:, : trace.slot.ring].tolist() == other.rows()[:, : other.slot.ring].tolist()
+def test_the_older_layout_is_named(device: SimulatedDevice) -> None:
+    slot = {"stride": 2048, "ring": 1024, "record": 8, "header": 1536, "header_bytes": 64}
+    with pytest.raises(BadInput, match="splice the image again"):
+        SlotLayout.of(slot)
 
 
 def test_low_halves_of_timer_and_clock_are_completed_over_their_wrap(device: SimulatedDevice) -> None:
     wrap = 1 << 32
     warps = [
-        WarpTrace(
-            [(1, 1)], 3, t_entry_ns=7 * wrap - 5, t_exit_ns=7 * wrap + 9, clock_entry=wrap - 7, clock_exit=wrap + 3
-        ),
-        WarpTrace(
-            [(1, 1)], 3, t_entry_ns=7 * wrap - 9, t_exit_ns=7 * wrap + 1, clock_entry=wrap - 9, clock_exit=wrap - 2
-        ),
+        WarpTrace([(1, 1)], 3, 7 * wrap - 5, 7 * wrap + 9, clock_entry=wrap - 7, clock_exit=wrap + 3),
+        WarpTrace([(1, 1)], 3, 7 * wrap - 9, 7 * wrap + 1, clock_entry=wrap - 9, clock_exit=wrap - 2),
     ]
-    headers = _table_buffer(device, warps, 2).read().headers()
+    buffer = TraceBuffer(device, LAYOUT, 2)
+    write_trace(device, buffer.address, buffer.table, 2, LAYOUT, warps)
+    headers = buffer.read().headers()
     assert headers["t_entry_ns"].tolist() == [7 * wrap - 5, 7 * wrap - 9]
     clock = headers["clock_exit"].astype(int)
     assert clock[0] - clock[1] == 5
     assert (clock - headers["clock_entry"].astype(int)).tolist() == [10, 7]
 
 
-def test_a_table_has_guards_of_its_own_and_never_crosses_4_gib(device: SimulatedDevice) -> None:
+def test_the_table_has_guards_of_its_own_and_never_crosses_4_gib(device: SimulatedDevice) -> None:
     device._next = (1 << 32) - GUARD_BYTES - 512
-    buffer = TraceBuffer(device, TABLE_LAYOUT, 100)
-    assert buffer.table is not None
+    buffer = TraceBuffer(device, LAYOUT, 100)
     assert buffer.table >> 32 == (buffer.table + 101 * 32 - 1) >> 32
     assert buffer.untouched()
     device.poke(buffer.table - 1, b"\0")
     assert not buffer.guards_intact()
 
 
-def test_a_larger_launch_is_noticed_in_the_table_too(device: SimulatedDevice) -> None:
-    assert _table_buffer(device, warp_traces(LaunchConfig((5, 1, 1), (32, 1, 1))), 3).read().spilled
-
-
-def test_the_table_address_is_patched(device: SimulatedDevice) -> None:
-    image = bytes(64)
-    document = trace_map(image)
-    document["kernels"][0]["slot"] = {"stride": 2048, "ring": 1024, "record": 8, "header_bytes": 32}
-    document["kernels"][0]["patches"] += [{"offset": 32, "value": "header_lo"}, {"offset": 36, "value": "header_hi"}]
-    buffer = TraceBuffer(device, TABLE_LAYOUT, 3)
-    patched = patch_image(image, document, {KERNEL: buffer.target})
-    assert int.from_bytes(patched[32:40], "little") == buffer.table
-    with pytest.raises(BadInput, match="keeps its headers elsewhere"):
-        patch_image(image, document, {KERNEL: TraceBuffer(device, LAYOUT, 3).target})
+def test_the_leading_slots_keep_their_headers(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 5)
+    write_trace(device, buffer.address, buffer.table, 5, LAYOUT, warp_traces(LaunchConfig((5, 1, 1), (32, 1, 1))))
+    part = buffer.read().first(2)
+    assert part.slots == 2
+    assert part.headers()["t_entry_ns"].tolist() == [5000, 5001]
+    assert part.rows().shape == (2, part.slot.stride)

@@ -58,7 +58,7 @@ def test_a_kernel_that_writes_nothing_is_seen() -> None:
 def _facts(warps, slots=None):
     device = SimulatedDevice()
     buffer = TraceBuffer(device, LAYOUT, slots or len(warps))
-    write_trace(device, buffer.address, buffer.slots, LAYOUT, warps)
+    write_trace(device, buffer.address, buffer.table, buffer.slots, LAYOUT, warps)
     return trace_facts(buffer.read(), trace_map(b"")["kernels"][0])
 
 

@@ -8,14 +8,15 @@ from xtrace.errors import BadInput
 from xtrace.runtime.patching import BufferTarget, kernel_entry, patch_image
 
 ADDRESS = 0x7F12_3456_7000 // LAYOUT.stride * LAYOUT.stride
+TABLE = 0x7F13_0000_0000
 
 
 def test_address_and_slot_count_are_written_and_nothing_else() -> None:
     _, traced = images()
-    out = patch_image(traced, trace_map(traced), {KERNEL: BufferTarget(ADDRESS, 7)})
-    assert struct.unpack_from("<III", out, 10) == (ADDRESS & 0xFFFFFFFF, ADDRESS >> 32, 7)
+    out = patch_image(traced, trace_map(traced), {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
+    assert struct.unpack_from("<QQI", out, 10) == (ADDRESS, TABLE, 7)
     assert out[:10] == traced[:10]
-    assert out[22:] == traced[22:]
+    assert out[30:] == traced[30:]
 
 
 def test_a_kernel_without_target_stays_unpatched() -> None:
@@ -31,11 +32,14 @@ def test_the_demangled_name_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("target", "code"),
     [
-        (BufferTarget(ADDRESS + 16, 7), "XT5011"),
-        (BufferTarget(0, 7), "XT5011"),
-        (BufferTarget(ADDRESS, 0), "XT5011"),
-        (BufferTarget(ADDRESS, 1 << 31), "XT5011"),
-        (BufferTarget((1 << 64) - LAYOUT.stride, 1), "XT5011"),
+        (BufferTarget(ADDRESS + 16, 7, TABLE), "XT5011"),
+        (BufferTarget(0, 7, TABLE), "XT5011"),
+        (BufferTarget(ADDRESS, 0, TABLE), "XT5011"),
+        (BufferTarget(ADDRESS, 1 << 31, TABLE), "XT5011"),
+        (BufferTarget((1 << 64) - LAYOUT.stride, 1, TABLE), "XT5011"),
+        (BufferTarget(ADDRESS, 7, TABLE + 8), "XT5011"),
+        (BufferTarget(ADDRESS, 7, TABLE - 32), "XT5011"),
+        (BufferTarget(ADDRESS, 7, 0), "XT5011"),
     ],
 )
 def test_impossible_buffers_are_refused(target: BufferTarget, code: str) -> None:
@@ -46,7 +50,7 @@ def test_impossible_buffers_are_refused(target: BufferTarget, code: str) -> None
 
 
 def _patched_twice(traced: bytes) -> tuple[bytes, dict]:
-    once = patch_image(traced, trace_map(traced), {KERNEL: BufferTarget(ADDRESS, 7)})
+    once = patch_image(traced, trace_map(traced), {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
     document = trace_map(traced)
     document["output"]["sha256"] = hashlib.sha256(once).hexdigest()
     return once, document
@@ -59,6 +63,12 @@ def _offset(value: int):
         return traced, document
 
     return change
+
+
+def _not_traced(traced: bytes) -> tuple[bytes, dict]:
+    document = trace_map(traced)
+    document["kernels"][0]["slot"] = None
+    return traced, document
 
 
 def _value(value: str):
@@ -81,11 +91,12 @@ def _value(value: str):
         (_value("buffer_hi"), "no patch for buffer_lo"),
         (lambda t: (t, {**trace_map(t), "schema": "x"}), "not a trace map"),
         (lambda t: (t, {**trace_map(t), "kernels": []}), "no kernel"),
+        (_not_traced, "was not traced"),
     ],
 )
 def test_an_image_and_a_map_that_do_not_belong_together_are_refused(change, words: str) -> None:
     image, document = change(images()[1])
     with pytest.raises(BadInput) as info:
-        patch_image(image, document, {KERNEL: BufferTarget(ADDRESS, 7)})
+        patch_image(image, document, {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
     assert info.value.code == "XT5010"
     assert words in str(info.value)

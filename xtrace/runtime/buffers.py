@@ -1,5 +1,5 @@
 """The trace buffer in device memory: allocation between guard bands, zeroing, and a read-back that copies only what
-was written. Layout: docs/decisions/0001 (one slot per warp, a ring of records, a header)."""
+was written. Layout: docs/decisions/0001 (a ring of records per warp, and a table of headers)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.device import Device
-from xtrace.runtime.headers import HEADER, TABLE, complete
+from xtrace.runtime.headers import TABLE, complete
 from xtrace.runtime.patching import BufferTarget
 
-__all__ = ["HEADER", "SlotLayout", "TraceBuffer", "TraceBytes"]
+__all__ = ["SlotLayout", "TraceBuffer", "TraceBytes"]
 
 GUARD_BYTES = 1 << 20
 GUARD_PATTERN = 0xA5
@@ -29,46 +29,40 @@ _SLACK = 512  # bytes that the last group of a lap may run past the ring
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Byte layout of a slot, the ``slot`` object of a trace map. ``header`` is None where headers are a table."""
+    """Byte layout of a slot, the ``slot`` object of a trace map. Headers stand in a table of their own."""
 
     stride: int
     ring: int
-    header: int | None
-    header_bytes: int = 64
+    header_bytes: int = TABLE.itemsize
     record: int = 8
 
     @classmethod
     def of(cls, slot: Mapping[str, Any]) -> SlotLayout:
         """Checked layout; ``BadInput`` XT5010 if a part is missing or the parts do not fit into the stride."""
         try:
-            stride, ring = int(slot["stride"]), int(slot["ring"])
-            header = None if slot.get("header") is None else int(slot["header"])
-            layout = cls(stride, ring, header, int(slot.get("header_bytes", 64)), int(slot.get("record", 8)))
+            layout = cls(*(int(slot[k]) for k in ("stride", "ring", "header_bytes", "record")))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput("XT5010", f"no slot layout: {error!r}", where="trace map") from error
-        if header is None:
-            fits = 0 < ring <= stride and layout.header_bytes == TABLE.itemsize
-        else:
-            fits = 0 < ring <= header and header + layout.header_bytes <= stride
-            fits = fits and layout.header_bytes >= HEADER.itemsize
-        if not fits or layout.record != 8 or ring % 8:
+        if slot.get("header") is not None:
+            what = "headers inside the slots, as older versions wrote them"
+            raise BadInput("XT5010", what, where="trace map", hint="splice the image again")
+        fits = 0 < layout.ring <= layout.stride and layout.header_bytes == TABLE.itemsize
+        if not fits or layout.record != 8 or layout.ring % 8 or layout.stride % 8:
             raise BadInput("XT5010", f"impossible slot layout {dict(slot)}", where="trace map")
         return layout
 
     @property
     def slack(self) -> int:
         """Bytes behind the ring that records may fill."""
-        return min(_SLACK, (self.stride if self.header is None else self.header) - self.ring)
+        return min(_SLACK, self.stride - self.ring)
 
 
 @dataclass(frozen=True)
 class TraceBytes:
-    """What a launch wrote: a buffer image with the same structure but smaller slots.
+    """What a launch wrote, in the form that ``xtrace.trace.decode`` takes: slots, then the table of headers.
 
-    ``slot`` is the layout of ``data``, always with embedded headers; where no ring overflowed the ring is cut to the
-    longest one used.
-    ``data`` ends with the spill-over slot, of which only the header is copied: ``spilled`` says that warps beyond the
-    buffer's slots ran.
+    ``slot`` is the layout of ``data``; where no ring overflowed the slots are cut to the longest one used. The last
+    slot is the spill-over slot, of which only the header is copied: ``spilled`` says that warps beyond the buffer ran.
     """
 
     data: bytes
@@ -76,21 +70,25 @@ class TraceBytes:
     slots: int
     spilled: bool
 
+    @property
+    def _split(self) -> int:
+        return (self.slots + 1) * self.slot.stride
+
     def rows(self) -> npt.NDArray[np.uint8]:
         """The slots (without the spill-over slot) as a two-dimensional byte array."""
-        return np.frombuffer(self.data, np.uint8).reshape(self.slots + 1, self.slot.stride)[:-1]
+        return np.frombuffer(self.data, np.uint8, self._split).reshape(self.slots + 1, -1)[:-1]
 
     def headers(self) -> npt.NDArray[Any]:
-        """The headers as a structured array (:data:`HEADER`)."""
-        at = self.slot.header or 0
-        part: npt.NDArray[Any] = np.ascontiguousarray(self.rows()[:, at : at + HEADER.itemsize])
-        return part.view(HEADER).reshape(self.slots)
+        """Completed headers of the slots (:data:`xtrace.runtime.headers.FULL`)."""
+        return complete(np.frombuffer(self.data, TABLE, offset=self._split)[:-1])
 
     def first(self, slots: int) -> TraceBytes:
         """The leading slots only."""
         n = max(0, min(slots, self.slots))
-        size = self.slot.stride
-        return TraceBytes(self.data[: n * size] + self.data[-size:], self.slot, n, self.spilled)
+        stride, entry = self.slot.stride, self.slot.header_bytes
+        slots_part = self.data[: n * stride] + self.data[self._split - stride : self._split]
+        table_part = self.data[self._split : self._split + n * entry] + self.data[-entry:]
+        return TraceBytes(slots_part + table_part, self.slot, n, self.spilled)
 
     def map_for(self, trace_map: Mapping[str, Any], kernel: str, block: Sequence[int] | None = None) -> dict[str, Any]:
         """A copy of the trace map in which ``kernel`` has this layout, as ``xtrace.trace.decode`` needs it.
@@ -100,22 +98,17 @@ class TraceBytes:
         out: dict[str, Any] = copy.deepcopy(dict(trace_map))
         for entry in out["kernels"]:
             if kernel in (entry.get("name"), entry.get("demangled")):
-                entry["slot"] = {
-                    "stride": self.slot.stride,
-                    "ring": self.slot.ring,
-                    "record": self.slot.record,
-                    "header": self.slot.header,
-                    "header_bytes": self.slot.header_bytes,
-                }
+                s = self.slot
+                parts = {"stride": s.stride, "ring": s.ring, "record": s.record, "header_bytes": s.header_bytes}
+                entry["slot"] = parts
                 if block is not None:
                     entry["block"] = list(block)
         return out
 
 
 class TraceBuffer:
-    """``slots`` slots and the spill-over slot in device memory, aligned to the stride, between two guard bands.
+    """``slots`` slots and the spill-over slot, and as many headers, each region aligned and between guard bands.
 
-    Where the layout keeps headers in a table, that is a second region with guard bands of its own.
     Use as a context manager, or call :meth:`free`.
     """
 
@@ -129,11 +122,9 @@ class TraceBuffer:
         self._guards: list[tuple[int, int]] = []
         self._regions: list[tuple[int, int]] = []
         self.address = self._region((slots + 1) * slot.stride, slot.stride)
-        self.table: int | None = None
-        if slot.header is None:
-            size = (slots + 1) * slot.header_bytes
-            # Aligned to a power of two of at least its size, the table cannot cross a 4 GiB boundary.
-            self.table = self._region(size, 1 << (size - 1).bit_length())
+        size = (slots + 1) * slot.header_bytes
+        # Aligned to a power of two of at least its size, the table cannot cross a 4 GiB boundary.
+        self.table = self._region(size, 1 << (size - 1).bit_length())
         self.zero()
 
     def _region(self, size: int, alignment: int) -> int:
@@ -160,21 +151,16 @@ class TraceBuffer:
             self._device.fill(address, size, 0)
 
     def guards_intact(self) -> bool:
-        """Whether nothing wrote outside the buffer's slots (as far as the guard bands reach)."""
+        """Whether nothing wrote outside the two regions (as far as the guard bands reach)."""
         pattern = bytes([GUARD_PATTERN])
         return all(self._device.download(address, size) == pattern * size for address, size in self._guards)
 
     def untouched(self) -> bool:
         """Whether no warp has reported: what an original or unpatched kernel must leave behind."""
-        return not self._headers()["t_entry_ns"].any()
+        return not any(self._table())
 
-    def _headers(self) -> npt.NDArray[Any]:
-        s = self.slot
-        if self.table is not None:
-            raw = self._device.download(self.table, (self.slots + 1) * s.header_bytes)
-            return complete(np.frombuffer(raw, TABLE))
-        raw = self._device.download_rows(self.address + (s.header or 0), s.stride, HEADER.itemsize, self.slots + 1)
-        return np.frombuffer(raw, HEADER)
+    def _table(self) -> bytes:
+        return self._device.download(self.table, (self.slots + 1) * self.slot.header_bytes)
 
     def read(self) -> TraceBytes:
         """Copy back headers first, then of each ring only as much as its warp used.
@@ -188,15 +174,17 @@ class TraceBuffer:
                 hint="the traced kernel writes outside its slots: do not trust this run, and report it",
             )
         s = self.slot
-        headers = self._headers()
-        used = headers["emitted_bytes"][: self.slots].astype(np.int64)
-        # A warp that never reached its exit has no count: take its whole ring.
-        used[(headers["t_entry_ns"][: self.slots] != 0) & (headers["t_exit_ns"][: self.slots] == 0)] = s.ring
+        raw = self._table()
+        table = np.frombuffer(raw, TABLE)
+        used = table["emitted_bytes"][: self.slots].astype(np.int64)
+        # A warp that never exited left no header, but perhaps records: its first one shows it.
+        first = self._device.download_rows(self.address, s.stride, s.record, self.slots)
+        started = np.frombuffer(first, "<u8") != 0
+        used[started & (table["t_exit_ns"][: self.slots] == 0)] = s.ring
         wrapped = bool((used > s.ring).any())
         longest = int(used.max(initial=0))
         ring = s.ring if wrapped else min(s.ring, max(64, 1 << max(longest - 1, 0).bit_length()))
-        header = ring + s.slack
-        small = SlotLayout(header + HEADER.itemsize, ring, header)
+        small = SlotLayout(ring + s.slack, ring)
         if small.stride * self.slots > MAX_HOST_BYTES:
             raise XtraceError(
                 "XT5011",
@@ -204,14 +192,13 @@ class TraceBuffer:
                 hint="trace fewer warps: pass a smaller slot count, or use a smaller shape",
             )
         rows = np.zeros((self.slots + 1, small.stride), np.uint8)
-        rows[:, header:] = headers.view(np.uint8).reshape(self.slots + 1, -1)
         for low in range(0, self.slots, _ROWS_AT_ONCE):
             n = min(_ROWS_AT_ONCE, self.slots - low)
-            width = header if wrapped else int(used[low : low + n].max(initial=0))
+            width = small.stride if wrapped else int(used[low : low + n].max(initial=0))
             if width:
                 part = self._device.download_rows(self.address + low * s.stride, s.stride, width, n)
                 rows[low : low + n, :width] = np.frombuffer(part, np.uint8).reshape(n, width)
-        return TraceBytes(rows.tobytes(), small, self.slots, bool(headers["t_entry_ns"][self.slots] != 0))
+        return TraceBytes(rows.tobytes() + raw, small, self.slots, bool(table["t_exit_ns"][self.slots] != 0))
 
     def free(self) -> None:
         while self._raw:

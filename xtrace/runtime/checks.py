@@ -79,8 +79,8 @@ def _differing(a: bytes, b: bytes) -> int:
 class TraceFacts:
     """Totals over all warps of a launch."""
 
-    warps: int  # that entered
-    warps_unfinished: int  # entered but never reached an exit probe
+    warps: int  # that reached their exit
+    warps_unfinished: int  # left records but never reached an exit
     emitted: int
     written: int
     monotonic: bool  # the records of a warp never run backwards
@@ -101,7 +101,7 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
     Entry and exit sites have no id: they leave their marks in the header.
     """
     headers = trace.headers()
-    ran = headers["t_entry_ns"] != 0
+    ran = headers["ran"]
     emitted = headers["emitted_bytes"].astype(np.int64) // 8
     capacity = trace.slot.ring // 8
     known = [int(s["id"]) for s in entry["sites"] if s["id"] is not None]
@@ -135,7 +135,7 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
     per_site = per_cta.sum(axis=0)
     return TraceFacts(
         warps=int(np.count_nonzero(ran)),
-        warps_unfinished=int(np.count_nonzero(ran & (headers["t_exit_ns"] == 0))),
+        warps_unfinished=int(np.count_nonzero(~ran & (trace.rows()[:, :8] != 0).any(axis=1))),
         emitted=int(emitted.sum()),
         written=written,
         monotonic=monotonic,
@@ -153,6 +153,5 @@ def _inside(headers: Any, clock: Any, valid: Any, count: Any, whole: Any) -> boo
     entry = headers["clock_entry"].astype(np.uint32)
     after_entry = (clock[:, 0] - entry).view(np.int32) >= 0
     last = np.take_along_axis(clock, np.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
-    finished = headers["t_exit_ns"] != 0
     before_exit = (headers["clock_exit"].astype(np.uint32) - last).view(np.int32) >= 0
-    return bool((after_entry | ~some).all() and (before_exit | ~(some & finished)).all())
+    return bool((after_entry | ~some).all() and (before_exit | ~some).all())

@@ -17,24 +17,24 @@ _U32 = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class BufferTarget:
-    """Where a kernel's warps write: device address of slot 0 and number of slots (the spill-over slot not counted).
+    """Where a kernel's warps write: device addresses of slot 0 and of the header table, and the number of slots.
 
-    ``header`` is the address of the table of headers, for layouts that keep the headers outside the slots.
+    The spill-over slot behind them (and its header) is not counted.
     """
 
     address: int
     slots: int
-    header: int | None = None
+    table: int
 
     def words(self) -> dict[str, int]:
-        words = {
+        """Value of every kind of patch."""
+        return {
             "buffer_lo": self.address & 0xFFFFFFFF,
             "buffer_hi": self.address >> 32,
+            "header_lo": self.table & 0xFFFFFFFF,
+            "header_hi": self.table >> 32,
             "slot_count": self.slots,
         }
-        if self.header is not None:
-            words |= {"header_lo": self.header & 0xFFFFFFFF, "header_hi": self.header >> 32}
-        return words
 
 
 def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
@@ -58,8 +58,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
     ------
     BadInput
         XT5010: the image is not the one that the map describes, it is patched already, or a patch lies outside it.
-        XT5011: an address that is not a multiple of the slot stride, a slot count that cannot be, or a table of headers
-        that is missing or crosses a 4 GiB boundary (probe code adds to the low half of its address only).
+        XT5011: an address that is not a multiple of the slot stride, a slot count that cannot be, or a header table
+        that crosses a 4 GiB boundary (probe code adds to the low half of its address only).
     """
     wanted = str(trace_map.get("output", {}).get("sha256", ""))
     if hashlib.sha256(image).hexdigest() != wanted:
@@ -71,6 +71,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
     out = bytearray(image)
     for name, target in targets.items():
         entry = kernel_entry(trace_map, name)
+        if entry.get("slot") is None:
+            raise BadInput("XT5010", "this kernel was not traced", where=name, hint="splice it, or choose another")
         _check_target(target, entry["slot"], name)
         words = target.words()
         missing = set(words)
@@ -101,10 +103,9 @@ def _check_target(target: BufferTarget, slot: Mapping[str, Any], name: str) -> N
         )
     if not 0 < target.slots < 1 << 31 or (target.address + (target.slots + 1) * stride) >> 64:
         raise BadInput("XT5011", f"slot count {target.slots} is out of range", where=name)
-    if ("header" in slot) != (target.header is None):
-        raise BadInput("XT5011", "the layout keeps its headers elsewhere than the buffer does", where=name)
-    if target.header is not None:
-        size = int(slot["header_bytes"])
-        last = target.header + (target.slots + 1) * size - 1
-        if target.header <= 0 or size <= 0 or target.header % size or target.header >> 32 != last >> 32:
-            raise BadInput("XT5011", f"header table at {target.header:#x} crosses a 4 GiB boundary", where=name)
+    size = int(slot["header_bytes"])
+    last = target.table + (target.slots + 1) * size - 1
+    if target.table <= 0 or size <= 0 or target.table % size or target.table >> 32 != last >> 32:
+        raise BadInput(
+            "XT5011", f"the header table at {target.table:#x} is misaligned or crosses a 4 GiB boundary", where=name
+        )

@@ -161,9 +161,9 @@ def _records(traced: Instrumented, traces: Mapping[str, TraceBytes]) -> dict[str
         "warps_seen": warps,
         "warps_unfinished": unfinished,
         "all_warps_had_slots": not any(t.spilled for t in traces.values()),
-        # Entry and exit leave their records in the header: two a warp. So a run that traced nothing cannot look right.
+        # Entry and exit of a warp are its header: count them, so that a run that traced nothing cannot look right.
         "records_expected": sum(known) + 2 * (traced.warps or 0) if complete else None,
-        "records_emitted": sum(f.emitted for f in every) + 2 * warps - unfinished,
+        "records_emitted": sum(f.emitted for f in every) + 2 * warps,
         "ring_records": sum(f.emitted for f in every),
         "records_lost": sum(f.lost for f in every),
         "monotonic": all(f.monotonic for f in every),

@@ -18,13 +18,14 @@ from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.buffers import SlotLayout
 from xtrace.runtime.device import DeviceInfo, LaunchConfig, Telemetry
 from xtrace.runtime.failures import driver_error
-from xtrace.runtime.headers import HEADER, TABLE
+from xtrace.runtime.headers import TABLE
 from xtrace.runtime.params import PackedParams, pack
 
 __all__ = ["Behaviour", "SimulatedDevice", "WarpTrace", "patched_words", "simulated_image", "write_trace"]
 
 MAGIC = b"SIMULATED\0"
-_PATCH_AT = len(MAGIC)  # three u32 words: buffer_lo, buffer_hi, slot_count
+_PATCH_AT = len(MAGIC)  # five u32 words: buffer_lo, buffer_hi, header_lo, header_hi, slot_count
+_PATCHED = struct.Struct("<QQI")
 INFO = DeviceInfo(
     name="Simulated GPU",
     uuid="GPU-00000000-0000-0000-0000-000000000000",
@@ -42,14 +43,14 @@ Behaviour = Callable[["SimulatedDevice", bytes, LaunchConfig, PackedParams], flo
 
 
 def simulated_image(kernel: str, content: str = "") -> bytes:
-    """An image with one kernel; ``content`` makes images differ. Patch words at offsets 10, 14 and 18."""
-    return MAGIC + bytes(12) + json.dumps({"kernel": kernel, "content": content}).encode()
+    """An image with one kernel; ``content`` makes images differ. Patch words at offsets 10, 14, 18, 22 and 26."""
+    return MAGIC + bytes(_PATCHED.size) + json.dumps({"kernel": kernel, "content": content}).encode()
 
 
-def patched_words(image: bytes) -> tuple[int, int]:
-    """Buffer address and slot count in a simulated image; (0, 0) when unpatched."""
-    low, high, slots = struct.unpack_from("<III", image, _PATCH_AT)
-    return high << 32 | low, slots
+def patched_words(image: bytes) -> tuple[int, int, int]:
+    """Addresses of slots and header table, and slot count, in a simulated image; zeros when unpatched."""
+    address, table, slots = _PATCHED.unpack_from(image, _PATCH_AT)
+    return address, table, slots
 
 
 @dataclass
@@ -65,27 +66,19 @@ class WarpTrace:
 
 
 def write_trace(
-    device: SimulatedDevice,
-    address: int,
-    slots: int,
-    layout: SlotLayout,
-    warps: Sequence[WarpTrace],
-    table: int | None = None,
+    device: SimulatedDevice, address: int, table: int, slots: int, layout: SlotLayout, warps: Sequence[WarpTrace]
 ) -> None:
-    """Write what traced warps would (layout of docs/decisions/0001); warps beyond ``slots`` share the last slot."""
+    """Write what traced warps would (layout of docs/decisions/0001); warps beyond ``slots`` share the last slot.
+
+    A warp with ``t_exit_ns`` 0 never exits and leaves no header.
+    """
     for number, warp in enumerate(warps):
         slot = min(number, slots)
-        base = address + slot * layout.stride
         for n, (clock, site) in enumerate(warp.records):
-            device.poke(base + 8 * n % layout.ring, struct.pack("<II", clock & 0xFFFFFFFF, site))
-        if table is not None:
+            at = address + slot * layout.stride + 8 * n % layout.ring
+            device.poke(at, struct.pack("<II", clock & 0xFFFFFFFF, site))
+        if warp.t_exit_ns:
             device.poke(table + slot * TABLE.itemsize, _table_entry(warp))
-            continue
-        header = np.zeros(1, HEADER)
-        header["t_entry_ns"], header["clock_entry"] = warp.t_entry_ns, warp.clock_entry
-        header["t_exit_ns"], header["clock_exit"] = warp.t_exit_ns, warp.clock_exit
-        header["smid"], header["emitted_bytes"] = warp.sm, 8 * len(warp.records)
-        device.poke(base + (layout.header or 0), header.tobytes())
 
 
 def _table_entry(warp: WarpTrace) -> bytes:
@@ -131,7 +124,7 @@ class SimulatedModule:
     image: bytes
 
     def kernel(self, name: str) -> SimulatedKernel:
-        meta = json.loads(self.image[_PATCH_AT + 12 :])
+        meta = json.loads(self.image[_PATCH_AT + _PATCHED.size :])
         if name != meta["kernel"] or name not in self.device.behaviours:
             raise driver_error(500, "CUDA_ERROR_NOT_FOUND", "looking up the kernel", name)
         return SimulatedKernel(self.device, self.image, name)
