@@ -26,8 +26,9 @@ def one_warp(times: list[tuple[str, float]], leave: float | None = 1000) -> Trac
 
 def test_a_phase_lasts_until_the_next_record_or_the_exit() -> None:
     table = spans(one_warp([("entry", 100), ("softmax", 300), ("epilogue", 600)]))
-    assert list(table["cycles"]) == [400, 600, 800]
-    assert table["ns"].to_numpy() == pytest.approx([200, 300, 400], rel=0.05)
+    assert list(table["phase"]) == ["prologue", "entry", "softmax", "epilogue"]
+    assert list(table["cycles"]) == [200, 400, 600, 800]
+    assert table["ns"].to_numpy() == pytest.approx([100, 200, 300, 400], rel=0.05)
     assert table["certain"].all()
 
 
@@ -46,8 +47,39 @@ def test_spans_never_overlap_even_if_a_clock_ran_backwards() -> None:
 
 def test_the_last_phase_of_an_unfinished_warp_has_no_known_end() -> None:
     table = spans(one_warp([("entry", 100), ("softmax", 300)], leave=None))
-    assert list(table["certain"]) == [True, False]
-    assert table["ns"].iloc[1] == 0
+    assert list(table["certain"]) == [True, True, False]
+    assert table["ns"].iloc[2] == 0
+
+
+def test_the_spans_of_a_warp_add_up_to_its_life() -> None:
+    tables = decoded(attention())
+    lived = (tables.warps["t_exit_ns"] - tables.warps["t_entry_ns"]).to_numpy()
+    assert spans(tables).groupby("slot")["ns"].sum().to_numpy() == pytest.approx(lived)
+
+
+def test_warps_without_records_are_running_from_entry_to_exit() -> None:
+    launch = attention()
+    slot = launch.map["kernels"][0]["slot"]
+    launch.map["kernels"][0]["sites"] = [
+        {"id": None, "kind": "entry", "pc": 0, "op": "LDC", "phase": "entry"},
+        {"id": None, "kind": "exit", "pc": 64, "op": "EXIT", "phase": "exit"},
+    ]
+    data = bytearray(launch.buffer)
+    for start in range(0, len(data) - slot["stride"], slot["stride"]):
+        data[start : start + slot["ring"]] = bytes(slot["ring"])
+        data[start + slot["header"] + 48 : start + slot["header"] + 52] = bytes(4)
+    launch.buffer = bytes(data)
+    tables = decoded(launch)
+    table = spans(tables)
+    assert set(table["phase"]) == {"running"}
+    assert len(table) == len(tables.warps) == 48
+    assert table["certain"].all()
+    assert list(phase_times(tables)["phase"]) == ["running"]
+
+
+def test_the_time_before_the_first_record_is_uncertain_when_the_ring_has_dropped_some() -> None:
+    table = spans(decoded(attention(ring=128))).query("slot == 5")
+    assert list(table["certain"])[:2] == [False, True]
 
 
 def test_a_phase_before_a_lost_record_is_uncertain() -> None:

@@ -108,12 +108,12 @@ def _print(
     for warning in s["warnings"]:
         say(f"warning: {warning}", style="yellow")
     _phase_table(console, times)
-    _site_table(console, sites)
-    if len(tables.events):
-        shown, lines = cta_timeline(tables, console.width, cta, window)
-        say(f"\nCTA {shown}, time after its entry")
-        for line in lines:
-            console.print(line, soft_wrap=False)
+    if len(sites):
+        _site_table(console, sites)
+    shown, lines = cta_timeline(tables, console.width, cta, window)
+    say(f"\nCTA {shown}, time after its entry")
+    for line in lines:
+        console.print(line, soft_wrap=False)
 
 
 def _phase_table(console: Console, times: pd.DataFrame) -> None:

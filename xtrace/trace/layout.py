@@ -27,7 +27,7 @@ class Site:
 
 @dataclass(frozen=True)
 class KernelLayout:
-    """Geometry of one warp's slot, in bytes, and the sites that may appear in it.
+    """Geometry of one warp's slot, in bytes, and the sites whose records may appear in it.
 
     ``ring`` bytes of records from the slot's start, some slack for a group of records that runs past
     the ring's end, then the header at ``header``; None: the headers form a table of their own behind all slots.
@@ -140,6 +140,8 @@ def _sites(entry: Mapping[str, Any], name: str) -> tuple[Site, ...]:
     for item in raw:
         if not isinstance(item, Mapping):
             raise _malformed(f"kernel {name}: a site is not an object")
+        if item.get("id") is None and item.get("kind") in ("entry", "exit"):
+            continue  # kept in the warp's header, not in records
         number, pc = item.get("id"), item.get("pc")
         op, phase = item.get("op"), item.get("phase")
         if type(number) is not int or not 1 <= number < 1 << 32 or number in sites:

@@ -85,12 +85,12 @@ class _Writer:
         chunk = self.builder()
         name = str(tables.summary.get("demangled") or tables.kernel)
         root = self.track(chunk, f"launch {number}: {name}"[:400], 0, number)
-        iids = np.array(self.intern(chunk, [str(p) for p in tables.events["phase"].cat.categories]), dtype=np.int64)
         table = spans(tables)
+        iids = np.array(self.intern(chunk, [str(p) for p in table["phase"].cat.categories]), dtype=np.int64)
         origin = int(tables.summary["origin_ns"])
         table["start"] = np.rint(table["start_ns"]).astype(np.int64)
         table["end"] = np.rint(table["end_ns"]).astype(np.int64)
-        table["iid"] = iids[table["phase"].cat.codes.to_numpy()] if len(iids) else 0
+        table["iid"] = iids[table["phase"].cat.codes.to_numpy()]
         of_slot = dict(iter(table.groupby("slot", sort=False)))
         self.out.write(chunk.serialize())
         for sm in np.unique(tables.warps["sm"].to_numpy()).tolist():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from xtrace.errors import BadInput
@@ -13,44 +15,72 @@ from xtrace.trace.tables import TraceTables
 
 __all__ = ["CountCheck", "check_counts", "counts_per_site", "phase_times", "roles", "spans"]
 
+PROLOGUE, RUNNING = "prologue", "running"
+Array = npt.NDArray[Any]
+
 
 def spans(tables: TraceTables) -> pd.DataFrame:
     """One row per phase ``[start_ns, end_ns)``, ordered by warp and time; spans of a warp never overlap.
+
+    The time from a warp's entry to its first record is the phase ``prologue``; a warp without records is ``running``
+    from entry to exit. Both have ``site`` 0 and ``seq`` -1. So the spans of a warp add up to its life.
 
     Columns: cta, warp, slot, sm, seq, site, phase, start_ns, end_ns, ns, cycles, certain. ``certain`` is
     False where the phase's end is not what the next record says: a record after it was lost, the warp
     never reached its exit (the span is then empty), or the clock ran backwards (it is cut to be empty).
     """
     events, warps = tables.events, tables.warps
-    n = len(events)
-    slot = events["slot"].to_numpy()
-    t, clock, seq = events["t_ns"].to_numpy(), events["clock"].to_numpy(), events["seq"].to_numpy()
-    last = np.ones(n, dtype=bool)
-    last[:-1] = slot[1:] != slot[:-1]
-    row = np.searchsorted(warps["slot"].to_numpy(), slot[last])
-    finished = warps["finished"].to_numpy()[row]
-    end, end_clock, next_seq = t.copy(), clock.copy(), seq.astype(np.int64)
+    row = np.searchsorted(warps["slot"].to_numpy(), events["slot"].to_numpy())
+    names = [str(p) for p in events["phase"].cat.categories]
+    every = [name for name in (PROLOGUE, RUNNING) if name not in names] + names
+    recorded = np.zeros(len(warps), dtype=bool)
+    recorded[row] = True
+    code = np.array([every.index(name) for name in names], dtype=np.int64)
+    entry = np.arange(len(warps))
+    # Entries first and a stable sort: each warp's entry comes before its records.
+    order = np.argsort(np.concatenate([entry, row]), kind="stable")
+
+    def both(of_entry: Array, of_record: Array) -> Array:
+        return np.concatenate([of_entry, of_record])[order]
+
+    warp = both(entry, row)
+    phase = both(
+        np.where(recorded, every.index(PROLOGUE), every.index(RUNNING)), code[events["phase"].cat.codes.to_numpy()]
+    )
+    t = both(warps["t_entry_ns"].to_numpy(), events["t_ns"].to_numpy())
+    clock = both(warps["clock_entry"].to_numpy(), events["clock"].to_numpy())
+    seq = both(np.full(len(warps), -1), events["seq"].to_numpy().astype(np.int64))
+    site = both(np.zeros(len(warps), dtype=np.int64), events["site"].to_numpy().astype(np.int64))
+
+    last = np.ones(len(t), dtype=bool)
+    last[:-1] = warp[1:] != warp[:-1]
+    finished = warps["finished"].to_numpy()
+    end, end_clock, next_seq = t.copy(), clock.copy(), seq.copy()
     end[:-1], end_clock[:-1], next_seq[:-1] = t[1:], clock[1:], seq[1:]
-    end[last] = np.where(finished, warps["t_exit_ns"].to_numpy()[row], t[last])
-    end_clock[last] = np.where(finished, warps["clock_exit"].to_numpy()[row], clock[last])
-    next_seq[last] = np.where(finished, warps["emitted"].to_numpy()[row], -1)
+    end[last] = np.where(finished, warps["t_exit_ns"].to_numpy(), t[last])
+    end_clock[last] = np.where(finished, warps["clock_exit"].to_numpy(), clock[last])
+    next_seq[last] = np.where(finished, warps["emitted"].to_numpy(), -2)
     forward = (end >= t) & (end_clock >= clock)
     end, end_clock = np.where(forward, end, t), np.where(forward, end_clock, clock)
-    # A warp whose clock ran backwards would restart before the span in front of it ended.
     start = t
-    if not forward.all():
-        latest = pd.Series(t).groupby(slot).cummax().to_numpy()
-        start, end = latest, np.maximum(end, latest)
-    return pd.DataFrame(
+    if not forward.all():  # a warp whose clock ran backwards would restart before the span in front of it ended
+        start = pd.Series(t).groupby(warp).cummax().to_numpy()
+        end = np.maximum(end, start)
+    table = pd.DataFrame(
         {
-            **{name: events[name] for name in ("cta", "warp", "slot", "sm", "seq", "site", "phase")},
+            **{name: warps[name].to_numpy()[warp] for name in ("cta", "warp", "slot", "sm")},
+            "seq": seq,
+            "site": site,
+            "phase": pd.Categorical.from_codes(phase, categories=pd.Index(every, dtype=object)),
             "start_ns": start,
             "end_ns": end,
             "ns": end - start,
             "cycles": (end_clock - clock).astype(np.int64),
-            "certain": forward & (next_seq == seq.astype(np.int64) + 1),
+            "certain": forward & (next_seq == seq + 1),
         }
     )
+    empty_prologue = (seq < 0) & recorded[warp] & (table["ns"].to_numpy() <= 0)
+    return table[~empty_prologue].reset_index(drop=True) if empty_prologue.any() else table
 
 
 def roles(tables: TraceTables) -> pd.Series:

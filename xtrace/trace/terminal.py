@@ -26,7 +26,7 @@ def cta_timeline(
     Raises as :func:`xtrace.trace.timeline.cta_spans`. Gives the CTA shown and the lines.
     """
     cta, _, table = cta_spans(tables, cta, window_us)
-    look = looks(str(p) for p in tables.events["phase"].cat.categories)
+    look = looks(str(p) for p in table["phase"].cat.categories)
     low, high = window_us or (min(0.0, float(table["start_us"].min())), float(table["end_us"].max()))
     numbers = sorted(tables.warps.loc[tables.warps["cta"] == cta, "warp"].unique().tolist())
     label = max(len(f"warp {w}") for w in numbers)

@@ -113,7 +113,7 @@ def plot_cta(
         axes = figure.add_subplot()
         warps = tables.warps[tables.warps["cta"] == cta]
         # Looks go by all phases of the kernel, so that a zoomed picture has the colours of the whole one.
-        look = looks(str(p) for p in tables.events["phase"].cat.categories)
+        look = looks(str(p) for p in table["phase"].cat.categories)
         _draw(axes, warps, table, look, begin)
         _label(figure, axes, tables, warps, table, look, cta, window_us, title)
         for target in targets:
