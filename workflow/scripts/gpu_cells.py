@@ -26,6 +26,7 @@ from xtrace.runtime.checks import Region, TraceFacts
 from xtrace.runtime.device import Device, LaunchConfig
 from xtrace.runtime.expect import Explanation, Trips, explain, explain_totals
 from xtrace.runtime.launch import DirectArm, TracedArm, bind
+from xtrace.runtime.repack import copy_package
 from xtrace.runtime.replicate import INTERVAL, Instrumented
 
 BUFFER_SETS = 3  # rotated by short kernels, so that L2 stays nearly cold
@@ -281,8 +282,11 @@ class AttentionCase:
             q, k, v = (host[name].to("cuda").view(torch.bfloat16) for name in "QKV")
             self.sets.append(extension.Tensors(q, k, v, torch.empty_like(q)))
         self.causal = bool(self.meta["launch"]["python"]["arguments"].get("causal", False))
-        self.source = extension.find_package(folders.library)
         self.work = Path(tempfile.mkdtemp(prefix="xtrace-library-"))
+        self.source = extension.find_package(folders.library)
+        if self.source.is_file():  # a wheel: unpack once, not for every copy
+            package = extension.ATTENTION
+            self.source = copy_package(self.source, self.work / "package", package.library, package.names).root
         self._letters = iter(SPARE_LETTERS)
         plain = self._copy(None)
         self.original = self._arm(*plain)

@@ -7,6 +7,7 @@ Writes DIR/<workload>.<probes>.xtrace (the first --ctas CTAs) and DIR/<workload>
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ def trace_one(
                 facts = one_trace(args, device, case, traced, workload, probes)
             finally:
                 traced.close()
-            facts["reference_errors"] = errors
+            facts["reference_errors"] = {n: e if math.isfinite(e) else None for n, e in errors.items()}
             facts["reference_ok"] = all(e <= entry["tolerances"][n] for n, e in errors.items()) if errors else None
             write_json(args.out / f"{workload}.{probes}.facts.json", facts)
             bad = [*facts["failures"], *(["reference"] if facts["reference_ok"] is False else [])]
