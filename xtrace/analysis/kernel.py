@@ -146,8 +146,8 @@ def analyse_all(image: Image, kernels: Sequence[Kernel]) -> list[KernelAnalysis]
         From :mod:`xtrace.isa`, with the kernel's name.
     """
     isa = for_arch(image.arch)
-    result = []
-    for kernel in kernels:
-        where = f"{image.name}: {kernel.demangled or kernel.name}"
-        result.append(KernelAnalysis(kernel, isa, tuple(isa.decode(kernel.text, where=where)), where))
-    return result
+    decoded = isa.decode_many([k.text for k in kernels], where=image.name)
+    return [
+        KernelAnalysis(kernel, isa, instructions, f"{image.name}: {kernel.demangled or kernel.name}")
+        for kernel, instructions in zip(kernels, decoded, strict=True)
+    ]

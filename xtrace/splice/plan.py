@@ -91,7 +91,7 @@ def _kernel_refusal(a: KernelAnalysis) -> str | None:
             return f"the instruction set model does not know {at}, so what it reads and writes is uncertain"
         if ins.flow in (Flow.CALL, Flow.RETURN):
             return f"calls keep return addresses in registers, which this version does not relocate ({at})"
-        if ins.base in ("LEPC", "JMP", "JMX", "RPCMOV", "ULEPC"):
+        if "pinned" in ins.tags or ins.base == "LEPC":
             return f"the program counter itself is used as data ({at})"
         if ins.target == 0 and not ins.never:
             return f"the kernel branches back to its first instruction ({at})"

@@ -4,6 +4,7 @@ from xtrace.trace.decode import decode
 from xtrace.trace.spans import CountCheck, check_counts, counts_per_site, phase_times, roles, spans
 from xtrace.trace.store import Trace, load, save
 from xtrace.trace.tables import TraceTables
+from xtrace.verbs import make_callable
 
 __all__ = [
     "CountCheck",
@@ -18,3 +19,5 @@ __all__ = [
     "save",
     "spans",
 ]
+
+make_callable(__name__)

@@ -1,0 +1,164 @@
+"""Probe code: every dependence inside it is satisfied, checked with the instruction set's own latency tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from xtrace.isa import for_arch
+from xtrace.isa.model import Instruction, Latency
+from xtrace.isa.nvidia.emit import (
+    ExitRegisters,
+    Island,
+    PrologueRegisters,
+    Record,
+    SlotLayout,
+    Store,
+    UniformState,
+    exit_island,
+    prologue,
+    record_group,
+)
+
+STATE = UniformState(address=60, offset=59, header=56, timer=55, clock=54, smid=53)
+SLOT = SlotLayout(stride=16384, ring=8192)
+UNIFORM = (4, 5, 6, 7, 8, 9, 10, 11)
+
+
+def _records(gaps: list[int], **changes: object) -> list[Island]:
+    first = Record(1, 20, (), 6, None, group_size=2, wait_last=False)
+    second = Record(2, 22, (Store(20, 0, 1, False), Store(22, 1, 2, False)), 6, 3, group_size=None, elect=False)
+    return record_group(STATE, SLOT, [first, second], gaps)
+
+
+def _prologue(block: tuple[int, int, int] | None) -> Island:
+    return prologue(STATE, SLOT, PrologueRegisters((0, 1, 2, 3, 4, 5), UNIFORM, 0, 2, block))
+
+
+def _exit(quads: tuple[int, ...], pair: int | None, predicate: int | None = 3) -> Island:
+    return exit_island(STATE, ExitRegisters(quads, pair, predicate, 4), 0x120, wait_first=1, wait_last=True)
+
+
+def _split() -> list[Island]:
+    rec = Record(7, 21, (Store(21, 0, 7, True),), None, 2, split=True)
+    return record_group(STATE, SLOT, [rec], [])
+
+
+ISLANDS = {
+    "prologue, line block": [_prologue((256, 1, 1))],
+    "prologue, known block": [_prologue((16, 8, 2))],
+    "prologue, any block": [_prologue(None)],
+    "records, neighbours": _records([1]),
+    "records, apart": _records([40]),
+    "single register, all lanes": _split(),
+    "exit, two quads": [_exit((8, 12), None)],
+    "exit, one quad": [_exit((8,), None)],
+    "exit, a pair, all lanes": [_exit((), 10, None)],
+}
+
+
+@pytest.fixture(scope="module")
+def decoded() -> dict[str, list[tuple[Instruction, ...]]]:
+    isa = for_arch("sm_90a")
+    flat = [i for islands in ISLANDS.values() for i in islands]
+    codes = isa.decode_many([b"".join(w.to_bytes(16, "little") for w in i.words) for i in flat])
+    out, at = {}, 0
+    for name, islands in ISLANDS.items():
+        out[name] = codes[at : at + len(islands)]
+        at += len(islands)
+    return out
+
+
+def _timeline(parts: list[tuple[Instruction, ...]], gap: int) -> list[tuple[int, Instruction]]:
+    time, out = 0, []
+    for part in parts:
+        for ins in part:
+            out.append((time, ins))
+            time += max(ins.control.stall, 1)
+        time += gap
+    return out
+
+
+@pytest.mark.parametrize("name", ISLANDS)
+def test_fixed_latency_results_are_ready_when_read(
+    name: str, decoded: dict[str, list[tuple[Instruction, ...]]]
+) -> None:
+    isa = for_arch("sm_90a")
+    line = _timeline(decoded[name], 40 if "apart" in name else 1)
+    pairs = 0
+    for k, (at, consumer) in enumerate(line):
+        for earlier, producer in line[:k]:
+            need = isa.required_distance(producer, consumer)
+            overwritten = any(earlier < t < at and i.writes & producer.writes & consumer.reads for t, i in line[:k])
+            if need and not overwritten:
+                pairs += 1
+                assert at - earlier >= need, f"{producer.text} -> {consumer.text}: {at - earlier} < {need}"
+    assert pairs >= 1
+
+
+@pytest.mark.parametrize("name", ISLANDS)
+def test_scoreboards_are_waited_for_before_their_registers_are_used(
+    name: str, decoded: dict[str, list[tuple[Instruction, ...]]]
+) -> None:
+    pending: dict[int, tuple[int, int, int]] = {}  # scoreboard -> written, read, time of the claim
+    for time, ins in _timeline(decoded[name], 40 if "apart" in name else 1):
+        for k in [k for k in pending if ins.control.wait_mask >> k & 1]:
+            assert time - pending.pop(k)[2] >= 2, "a wait one cycle after the claim does not see it"
+        for written, read, _ in pending.values():
+            assert not (ins.reads | ins.writes) & written, ins.text
+            assert not ins.writes & read, ins.text
+        c = ins.control
+        assert c.stall >= 1, "stall 0 drains the pipeline"
+        if ins.latency is Latency.VARIABLE and ins.writes:
+            assert c.write_sb is not None, ins.text
+        for k, bits in ((c.write_sb, (ins.writes, 0)), (c.read_sb, (0, ins.reads))):
+            if k is not None:
+                old = pending.get(k, (0, 0, 0))
+                pending[k] = (old[0] | bits[0], old[1] | bits[1], time)
+
+
+@pytest.mark.parametrize("name", ISLANDS)
+def test_probe_code_only_computes_and_stores(name: str, decoded: dict[str, list[tuple[Instruction, ...]]]) -> None:
+    allowed = {
+        "CS2R",
+        "S2R",
+        "S2UR",
+        "ULDC",
+        "UMOV",
+        "R2UR",
+        "SHF",
+        "USHF",
+        "IMAD",
+        "UIMAD",
+        "UIADD3",
+        "UISETP",
+        "USEL",
+    }
+    allowed |= {"MOV", "ELECT", "ULOP3", "STG", "NOP"}
+    assert {ins.base for part in decoded[name] for ins in part} <= allowed
+
+
+def test_only_the_prologue_and_records_move_the_record_address(
+    decoded: dict[str, list[tuple[Instruction, ...]]],
+) -> None:
+    # A guarded exit lets other lanes go on and record: its island must leave the cursor alone.
+    layout = for_arch("sm_90a").layout
+    state = STATE.bits
+    for name, parts in decoded.items():
+        written = 0
+        for part in parts:
+            for ins in part:
+                written |= ins.writes
+        if name.startswith("exit"):
+            assert not written & state, layout.names(written & state)
+
+
+def test_a_captured_clock_is_stored_in_the_next_island_without_stalling(
+    decoded: dict[str, list[tuple[Instruction, ...]]],
+) -> None:
+    def cycles(part: tuple[Instruction, ...]) -> int:
+        return sum(ins.control.stall for ins in part)
+
+    near, far = decoded["records, neighbours"], decoded["records, apart"]
+    assert [ins.base for ins in far[0] if ins.base == "STG"] == []
+    assert cycles(far[1]) < cycles(near[1])
+    assert cycles(far[0]) <= 5
