@@ -1,6 +1,6 @@
 """The header that a warp leaves when it exits: 32 bytes in a table, low halves of entry time and clocks only.
 
-:func:`complete` gives full values for the checks of this room. The decoder (:mod:`xtrace.trace`) has its own completion,
+:func:`complete` gives full values for the checks of this room. The decoder (:mod:`xtrace.trace`) has its own,
 for launches of any length.
 """
 

@@ -23,9 +23,12 @@ import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-import xtrace.image.fatbin as fatbin
 from xtrace.errors import BadInput, MissingTool, XtraceError
+
+if TYPE_CHECKING:
+    from xtrace.image.fatbin import Entry
 
 __all__ = [
     "PackageCopy",
@@ -135,6 +138,8 @@ def replace_image(library: Path, original: bytes, image: bytes) -> tuple[int, in
 
     The place is found by content. Raises ``BadInput`` XT5032 if the library does not carry ``original`` (exactly once).
     """
+    from xtrace.image import fatbin  # needs the unpackers, which launching a cubin does not
+
     data = library.read_bytes()
     hits = [
         (number, index)
@@ -156,7 +161,9 @@ def replace_image(library: Path, original: bytes, image: bytes) -> tuple[int, in
     return number, index
 
 
-def _holds(data: bytes, entry: fatbin.Entry, original: bytes) -> bool:
+def _holds(data: bytes, entry: Entry, original: bytes) -> bool:
+    from xtrace.image import fatbin
+
     try:
         return fatbin.payload(data, entry) == original
     except XtraceError:  # an entry of another kind or compression that cannot be read is not ours
