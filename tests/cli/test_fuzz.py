@@ -166,3 +166,22 @@ def test_a_bad_request_is_one_line(tmp_path: Path, arguments: list[str]) -> None
     before = good.read_bytes()
     assert not check(invoke(arguments, good=good, out=out), arguments, out, (), "a bad request")
     assert good.read_bytes() == before
+
+
+# Not `verify ORIGINAL TRACED`: a traced image that claims another architecture is a broken promise (exit 1).
+CODE_COMMANDS = [
+    c for c in IMAGE_COMMANDS if c[0] in ("plan", "splice", "verify", "diff") and c[:2] != ["verify", "{good}"]
+]
+
+
+@pytest.mark.parametrize("sm", [70, 80, 100, 120])
+@pytest.mark.parametrize("command", CODE_COMMANDS, ids=" ".join)
+def test_another_architecture_is_refused_where_code_is_read(tmp_path: Path, command: list[str], sm: int) -> None:
+    out, bad = tmp_path / "out", tmp_path / "bad.cubin"
+    out.mkdir()
+    data = bytearray((GOLDEN / "early_exit.cubin").read_bytes())
+    data[49] = sm  # architecture number in e_flags of the newer layout
+    bad.write_bytes(data)
+    result = invoke(command, bad=bad, good=GOLDEN / "early_exit.cubin", out=out)
+    assert not check(result, command, out, (), f"sm_{sm}")
+    assert "sm_" in result.stderr

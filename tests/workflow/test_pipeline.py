@@ -1,0 +1,102 @@
+"""The whole pipeline on two small kernels, in a copy of the tree; and what it says before it starts anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import have_gpu
+from workflow.scripts import certificate_table, overhead_table, preservation_table
+from workflow.scripts.common import read_table
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("Snakefile", "workflow", "configs", "baselines", "xtrace", "profiles")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources without any result."""
+    folder = tmp_path_factory.mktemp("tree")
+    for part in PARTS:
+        (folder / part).symlink_to(ROOT / part)
+    (folder / "results").mkdir()
+    (folder / "results" / "recorded").mkdir()
+    return folder
+
+
+def snakemake(tree: Path, *arguments: str, code: int = 0) -> str:
+    command = [str(Path(sys.executable).with_name("snakemake")), "--cores", "2", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tree, timeout=900)
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output[-4000:]
+    return output
+
+
+def test_the_default_configuration_has_a_complete_plan(tree: Path) -> None:
+    output = snakemake(tree, "--dry-run", "--quiet", "reason")
+    for rule in (
+        "corpus",
+        "splice",
+        "verify",
+        "baseline",
+        "preservation",
+        "statistics",
+        "plot_table",
+        "report",
+        "enforce",
+    ):
+        assert rule in output
+
+
+def test_the_linter_has_nothing_to_say(tree: Path) -> None:
+    assert "Congratulations" in snakemake(tree, "--lint")
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("overhead=sometimes", "overhead: 'sometimes' is not allowed (allowed: auto, measure, recorded)"),
+        ("probes=[sche,ppp]", "probes[1]: 'ppp' is not defined in configs/matched_sites.yaml (did you mean 'pp'?"),
+        ("workloadz=1", "workloadz: unknown key (did you mean 'workloads'?"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_line(tree: Path, override: str, words: str) -> None:
+    output = snakemake(tree, "--dry-run", "--config", override, code=2)
+    lines = [line for line in output.splitlines() if line.startswith("error[")]
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert "Traceback" not in output
+
+
+@pytest.mark.skipif(have_gpu(), reason="there is a GPU here")
+def test_measuring_without_a_gpu_is_refused_before_anything_runs(tree: Path) -> None:
+    output = snakemake(tree, "--dry-run", "--config", "overhead=measure", code=2)
+    assert "needs an NVIDIA GPU, and none answers" in output
+
+
+@pytest.mark.golden
+def test_from_source_to_report(tree: Path) -> None:
+    snakemake(tree, "--configfile", "configs/quick.yaml")
+    results = tree / "results"
+    certificates = read_table(results / "certificates.csv", certificate_table.COLUMNS)
+    assert set(certificates["status"]) == {"PASS"}
+    preservation = read_table(results / "preservation.csv", preservation_table.COLUMNS)
+    ours = preservation[preservation["tracer"] == "xtrace"]
+    assert set(ours["relocated"]) == {"1.0"}
+    assert set(preservation["tracer"]) == {"xtrace", "proton", "ptx-probe"}
+    assert (preservation[preservation["status"] == "ok"]["sites"] != "").all()
+    overhead = read_table(results / "overhead.csv", overhead_table.COLUMNS)
+    assert set(overhead["source"]) == {"not measured"}
+    report = (results / "report.html").read_text()
+    assert "Not available" not in report
+    assert "Overhead was not measured" in report
+    assert "promises" in (results / "verified.txt").read_text()
+    trace_map = json.loads((results / "traced" / "softmax_triton" / "pp.cubin.map.json").read_text())
+    assert trace_map["schema"] == "xtrace/map/1"
+
+    again = snakemake(tree, "--configfile", "configs/quick.yaml")
+    assert "Nothing to be done" in again
