@@ -67,8 +67,9 @@ def _arguments(files: Path, *more: str):
     return measure_overhead.parser().parse_args([*options, "--out", str(files / "out"), *more])
 
 
-def _measure(files: Path, behaviour, *more: str) -> tuple[int, Path]:
+def _measure(files: Path, behaviour, *more: str, full: bool = True) -> tuple[int, Path]:
     args = _arguments(files, "--blocks", "3", "--control-blocks", "2", *more)
+    args.full_checks = full
     device = SimulatedDevice({KERNEL: behaviour})
     (files / "out").mkdir(exist_ok=True)
     code = measure_overhead.replicate(
@@ -105,6 +106,17 @@ def test_record_counts_that_the_source_does_not_predict_fail(files: Path, capsys
     _, path = _measure(files, toy_kernel())
     assert json.loads(path.read_text())["checks"]["ctas_wrong"] == 1
     assert "CHECK toy:xtrace:pp: ctas_wrong" in capsys.readouterr().out
+
+
+def test_further_processes_check_outputs_and_headers_only(files: Path, capsys) -> None:
+    _, path = _measure(files, toy_kernel(), full=False)
+    checks = json.loads(path.read_text())["checks"]
+    assert checks["bit_identical"] is True
+    assert checks["warps_seen"] == checks["warps_expected"] == 8
+    assert checks["records_lost"] == 0
+    assert "records_emitted" not in checks
+    _, path = _measure(files, toy_kernel(corrupt=True, traces=[]), full=False)
+    assert "bit_identical, warps_seen" in capsys.readouterr().out
 
 
 def test_inputs_are_uploaded_and_cached(files: Path) -> None:

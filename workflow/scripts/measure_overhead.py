@@ -49,12 +49,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--process", type=int, help="number of this replicate: measure one cell here")
     p.add_argument("--cells", nargs="*", metavar="W:TRACER:PROBES", help="default: all that have an image")
     p.add_argument("--processes", type=int, default=10)
+    p.add_argument("--first-process", type=int, default=0, help="number of the first one: continue an earlier run")
     p.add_argument("--blocks", type=int, default=20)
     p.add_argument("--control-blocks", type=int, default=8)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--shape", default="default", help="label of a shape in the suite")
     p.add_argument("--warm-up", type=float, default=10.0, metavar="S", help="longest warm-up per cell")
     p.add_argument("--repeats", type=int, default=3, help="traced launches whose outputs are compared")
+    p.add_argument("--full-checks", action="store_true", help="in every process, not only in the first")
     p.add_argument("--check-only", action="store_true", help="no timing")
     p.add_argument("--budget", type=float, metavar="S", help="start no further process after this many seconds")
     p.add_argument("--timeout", type=float, default=30.0, metavar="S", help="longest wait for one block of launches")
@@ -187,9 +189,8 @@ def one_cell(
     """Checks and timing of one cell."""
     instrumented = case.instrument(cell.tracer, cell.probes)
     try:
-        report = check_cell(
-            device, case, instrumented, repeats=args.repeats if not process else 1, timeout_s=args.timeout
-        )
+        full = args.full_checks or process == args.first_process
+        report = check_cell(device, case, instrumented, repeats=args.repeats, full=full, timeout_s=args.timeout)
         if report.failures:
             print(f"CHECK {cell}: {', '.join(report.failures)} {json.dumps(report.values)[:2000]}", flush=True)
         result = None
@@ -227,9 +228,10 @@ def supervise(args: argparse.Namespace, cells: Sequence[CellName]) -> int:
 def _replicates(args: argparse.Namespace, cells: list[CellName], cache: Path) -> bool:
     started = time.monotonic()
     failed = False
-    for process in range(args.processes):
+    for process in range(args.first_process, args.first_process + args.processes):
         if args.budget is not None and time.monotonic() - started > args.budget:
-            print(f"budget of {args.budget:.0f} s used: {process} of {args.processes} processes measured", flush=True)
+            done = process - args.first_process
+            print(f"budget of {args.budget:.0f} s used: {done} of {args.processes} processes measured", flush=True)
             break
         begin = time.monotonic()
         remaining = list(cells)
@@ -266,12 +268,24 @@ def _last_started(log: str, cells: Sequence[CellName]) -> CellName | None:
 
 def _child(args: argparse.Namespace, cells: Sequence[CellName], process: int, cache: Path) -> tuple[int, str]:
     command = [sys.executable, str(Path(__file__).resolve()), "--replicate", str(process), "--input-cache", str(cache)]
-    for name in ("out", "blocks", "control_blocks", "seed", "shape", "warm_up", "repeats", "timeout", "lock_timeout"):
+    for name in (
+        "out",
+        "blocks",
+        "control_blocks",
+        "seed",
+        "shape",
+        "warm_up",
+        "repeats",
+        "timeout",
+        "lock_timeout",
+        "first_process",
+    ):
         command += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     for name in ("gpu", "suite", "corpus", "traced", "baselines"):
         command += [f"--{name}", str(getattr(args, name))]
     command += ["--library", str(args.library)] if args.library else []
     command += ["--check-only"] if args.check_only else []
+    command += ["--full-checks"] if args.full_checks else []
     command += ["--cells", *map(str, cells)]
     log_path = args.out / f"process{process}.log"
     with log_path.open("a", encoding="utf-8") as log:

@@ -18,7 +18,7 @@ from xtrace.runtime.device import Device
 from xtrace.runtime.headers import TABLE, complete
 from xtrace.runtime.patching import BufferTarget
 
-__all__ = ["SlotLayout", "TraceBuffer", "TraceBytes"]
+__all__ = ["HeaderSummary", "SlotLayout", "TraceBuffer", "TraceBytes"]
 
 GUARD_BYTES = 1 << 20
 GUARD_PATTERN = 0xA5
@@ -106,6 +106,15 @@ class TraceBytes:
         return out
 
 
+@dataclass(frozen=True)
+class HeaderSummary:
+    """Warps that exited, records that later ones overwrote, and whether warps beyond the buffer ran."""
+
+    warps: int
+    overwritten: int
+    spilled: bool
+
+
 class TraceBuffer:
     """``slots`` slots and the spill-over slot, and as many headers, each region aligned and between guard bands.
 
@@ -158,6 +167,16 @@ class TraceBuffer:
     def untouched(self) -> bool:
         """Whether no warp has reported: what an original or unpatched kernel must leave behind."""
         return not any(self._table())
+
+    def summary(self) -> HeaderSummary:
+        """What the headers alone tell, without copying any ring."""
+        table = np.frombuffer(self._table(), TABLE)
+        over = table["emitted_bytes"][: self.slots].astype(np.int64) - self.slot.ring
+        return HeaderSummary(
+            warps=int(np.count_nonzero(table["t_exit_ns"][: self.slots])),
+            overwritten=int(np.maximum(over, 0).sum()) // self.slot.record,
+            spilled=bool(table["t_exit_ns"][self.slots] != 0),
+        )
 
     def _table(self) -> bytes:
         return self._device.download(self.table, (self.slots + 1) * self.slot.header_bytes)
