@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from xtrace.errors import BadInput
 LEVELS = ("strict", "relocated", "operands", "form", "opcode")
 COUNTS = ("instructions", "inserted", "removed")
 DETAILS = ("blocks", "changed_blocks", "control_fields_changed", "retargeted", "method")
+ERROR_PREFIX = re.compile(r"^error\[XT\d+\]( [\w/.-]+:)? ")  # code and place repeat what the row already says
 COLUMNS = (
     *("workload", "kernel", "tracer", "probes", "status", "reason", "sites", "closing_sites"),
     *COUNTS,
@@ -62,7 +64,8 @@ def aggregate(table: pd.DataFrame) -> list[dict[str, Any]]:
         cell: dict[str, Any] = {"workload": workload, "tracer": tracer, "probes": probes}
         good = group[group["status"] == "ok"]
         if good.empty:
-            out.append(cell | {"status": group.iloc[0]["status"], "reason": group.iloc[0]["reason"]})
+            reason = ERROR_PREFIX.sub("", str(group.iloc[0]["reason"]))
+            out.append(cell | {"status": group.iloc[0]["status"], "reason": reason})
             continue
         weight = pd.to_numeric(good["instructions"])
         cell |= {"status": "ok", "reason": "", "kernels": len(good)}

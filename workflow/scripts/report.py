@@ -82,7 +82,7 @@ def picture(results: Path, stem: str, caption: str, alt: str) -> dict[str, str]:
 
 
 def _caption(name: str) -> str:
-    """Captions are shared with `snakemake --report`; emphasis marks of reStructuredText are dropped."""
+    """How to read a figure, from its file; emphasis marks of reStructuredText are dropped."""
     return (TEMPLATES / "captions" / f"{name}.rst").read_text(encoding="utf-8").replace("*", "").strip()
 
 
@@ -117,12 +117,20 @@ def _source_line(table: pd.DataFrame | None) -> str:
     return "Overhead was not measured: there is no GPU here and no recorded measurement of these workloads."
 
 
+def _captioned_once(figures: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Only the first of several figures of a kind explains how to read them."""
+    return [
+        f if i == 0 else f | {"caption": f"{f['alt']}. To be read as the first figure."} for i, f in enumerate(figures)
+    ]
+
+
 def _timelines(results: Path, workloads: Sequence[str]) -> list[dict[str, str]]:
     """Whole CTA and detail of every workload with a trace; without any, a figure that says so."""
     alt = "Warps of one thread block over time, coloured by phase"
     shown = [
         picture(results, f"timeline-{w}{part}", "timeline", f"{w}: {alt}") for w in workloads for part in ("", "-zoom")
     ]
+    shown = _captioned_once(shown)
     none = {"name": "figure-timeline", "caption": _caption("timeline"), "alt": alt}
     return shown or [none | {"error": "there is no GPU here and no recorded trace of the configured workloads"}]
 
@@ -152,10 +160,12 @@ def build(
     }
     refusals = section("refusals", lambda t: {"refusals": report_view.refusals(t)}, tables, errors)
     sections["coverage"] |= {"refusals": refusals.get("refusals", []), "refusals_error": refusals.get("error", "")}
-    sections["preservation"]["figures"] = [
-        picture(results, f"preservation-{p}", "preservation", f"Preservation by tracer and level, probe set {p}")
-        for p in groups
-    ]
+    sections["preservation"]["figures"] = _captioned_once(
+        [
+            picture(results, f"preservation-{p}", "preservation", f"Preservation by tracer and level, probe set {p}")
+            for p in groups
+        ]
+    )
     sections["coverage"]["figures"] = [picture(results, "coverage", "coverage", "Sites placed and refused")]
     sections["overhead"]["figures"] = [picture(results, "overhead", "overhead", "Overhead with intervals")]
     usable = {name: table if not sections.get(name, {}).get("error") else None for name, table in tables.items()}
@@ -186,7 +196,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--timelines", nargs="*", default=[], help="workloads that have a trace")
     parser.add_argument("--config-name", default="", help="shown as provenance")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--headline", action="store_true", help="also print the headline numbers")
     given = parser.parse_args(arguments)
+    if given.headline:
+        for tile in report_view.tiles(load(given.results)[0]):
+            print(f"{tile['value']}  {tile['label']}")
     write_atomic(
         given.out, build(given.results, given.arch, given.workloads, given.groups, given.timelines, given.config_name)
     )
