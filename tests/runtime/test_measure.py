@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
-from workflow.scripts import gpu_cells, measure_overhead, trace_workload
-from workflow.scripts.gpu_cells import CellName
+from workflow.scripts import gpu_cells, gpu_files, measure_overhead, trace_workload
+from workflow.scripts.gpu_files import CellName
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.simulated import SimulatedDevice
 from xtrace.stats import samples
@@ -56,7 +56,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (built / "pp.cubin").write_bytes(traced)
     (built / "pp.cubin.map.json").write_text(json.dumps(trace_map(traced)))
     made = type("Made", (), {"inputs": {"IN": np.arange(16, dtype=np.int32)}})
-    monkeypatch.setattr(gpu_cells.cases, "make", lambda workload, sizes, seed: made)
+    monkeypatch.setattr(gpu_files.cases, "make", lambda workload, sizes, seed: made)
     expected = gpu_cells.Expected({"loop": [1, 1, 1, 1]}, lambda entry, cta: 4)
     monkeypatch.setattr(gpu_cells, "source_expectation", lambda *_: expected)
     return tmp_path
@@ -178,7 +178,7 @@ def test_single_cell_mode_reports_errors_and_writes_nothing(files: Path, monkeyp
 def test_an_image_that_is_not_the_described_one_is_refused(files: Path) -> None:
     (files / "corpus" / "toy" / "original.cubin").write_bytes(b"other")
     with pytest.raises(BadInput, match=r"not the one of its meta\.json"):
-        gpu_cells.Folders(files / "corpus", files, files).original("toy")
+        gpu_files.Folders(files / "corpus", files, files).original("toy")
 
 
 def test_cells_are_found_by_their_images(files: Path, monkeypatch) -> None:

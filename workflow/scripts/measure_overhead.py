@@ -27,9 +27,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from workflow.kernels.suite import SUITE, read_suite
-from workflow.scripts import gpu_cells
+from workflow.scripts import gpu_cells, gpu_files
 from workflow.scripts.common import run, write_json
-from workflow.scripts.gpu_cells import CellName, Folders
+from workflow.scripts.gpu_files import CellName, Folders
 from xtrace.errors import BadInput, Unsupported, XtraceError
 from xtrace.runtime.device import Device, open_device
 from xtrace.runtime.lock import gpu_lock
@@ -92,7 +92,7 @@ def find_cells(args: argparse.Namespace) -> list[CellName]:
         for image in sorted((args.traced / workload).glob("*.cubin")):
             found.append(CellName(workload, "xtrace", image.stem))
         for result in sorted(args.baselines.glob(f"*/{workload}/*/result.json")):
-            if gpu_cells.read_json(result).get("status") == "ok":
+            if gpu_files.read_json(result).get("status") == "ok":
                 found.append(CellName(workload, result.parts[-4], result.parts[-2]))
     if not found:
         raise BadInput("XT7431", "no traced image found", where=str(args.traced), hint="run xtrace splice first")
@@ -180,7 +180,7 @@ def empty(
     args: argparse.Namespace, device: Device, case: Any, cell: CellName, process: int, reason: str
 ) -> dict[str, Any]:
     key = _cell_key(args, device, case, cell)
-    return document(key, gpu_cells.provenance(device), process, args.seed, "", None, {}, unsupported=reason)
+    return document(key, gpu_files.provenance(device), process, args.seed, "", None, {}, unsupported=reason)
 
 
 def one_cell(
@@ -205,7 +205,7 @@ def one_cell(
             result, after = measure(device, case, instrumented, rng, options)
         return document(
             _cell_key(args, device, case, cell),
-            gpu_cells.provenance(device),
+            gpu_files.provenance(device),
             process,
             args.seed,
             case.interval,
@@ -308,7 +308,7 @@ def _overview(out: Path) -> None:
     ratios: dict[str, dict[str, list[float]]] = {}
     notes: dict[str, set[str]] = {}
     for path in sorted(out.glob("*.json")):
-        d = gpu_cells.read_json(path)
+        d = gpu_files.read_json(path)
         cell = f"{d['cell']['workload']}:{d['cell']['tracer']}:{d['cell']['probes']}"
         kinds = ratios.setdefault(cell, {"AB": [], "AA": [], "A": []})
         for block in d["blocks"]:

@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from workflow.scripts import gpu_cells
+from workflow.scripts import gpu_files
 from workflow.scripts.common import run, write_json
 from xtrace.errors import XtraceError
 from xtrace.runtime import extension
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def trace_program(args: argparse.Namespace, device: Device, work: Path) -> int:
     torch = extension.import_torch()
-    folders = gpu_cells.Folders(args.corpus, args.traced, Path(), args.library)
+    folders = gpu_files.Folders(args.corpus, args.traced, Path(), args.library)
     original, meta = folders.original(args.workload)
     image, trace_map = folders.traced_image(args.workload, args.probes)
     sizes = meta["launch"]["shapes"][args.shape]["sizes"]
@@ -101,7 +101,7 @@ def trace_program(args: argparse.Namespace, device: Device, work: Path) -> int:
         except XtraceError as error:  # e.g. a set without records
             facts[kernel]["decode"] = str(error)
     args.out.mkdir(parents=True, exist_ok=True)
-    provenance = gpu_cells.provenance(device)
+    provenance = gpu_files.provenance(device)
     if tables:
         save(args.out / f"{args.workload}.{args.probes}.program.xtrace", tables, document, provenance)
     good = (

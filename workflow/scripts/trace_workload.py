@@ -20,7 +20,7 @@ import numpy as np
 
 from workflow.kernels import cases
 from workflow.kernels.suite import SUITE, read_suite
-from workflow.scripts import gpu_cells
+from workflow.scripts import gpu_cells, gpu_files
 from workflow.scripts.common import run, write_json
 from xtrace.errors import XtraceError
 from xtrace.runtime import extension
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     p.add_argument("--input-cache", type=Path)
     args = p.parse_args(arguments)
     suite = read_suite(args.suite)
-    folders = gpu_cells.Folders(args.corpus, args.traced, Path("results/baselines"), args.library, args.input_cache)
+    folders = gpu_files.Folders(args.corpus, args.traced, Path("results/baselines"), args.library, args.input_cache)
     device = open_device(args.gpu)
     failed = False
     with gpu_lock(device.info.uuid):
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def trace_one(
-    args: argparse.Namespace, device: Device, folders: gpu_cells.Folders, entry: dict[str, Any], workload: str
+    args: argparse.Namespace, device: Device, folders: gpu_files.Folders, entry: dict[str, Any], workload: str
 ) -> bool:
     """All probe sets of one workload; returns whether anything failed."""
     started = time.monotonic()
@@ -91,7 +91,7 @@ def one_trace(
 ) -> dict[str, Any]:
     """Check a cell and save its trace."""
     report = check_cell(device, case, traced)
-    provenance = gpu_cells.provenance(device)
+    provenance = gpu_files.provenance(device)
     tables, summaries = [], {}
     document: dict[str, Any] = dict(traced.trace_map)
     config = getattr(case, "config", None)
