@@ -16,7 +16,7 @@ RUN_EXTRAS := kernels$(if $(filter-out 0,$(GPUS)),$(comma)gpu$(comma)torch)
 RUN_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(RUN_EXTRAS))
 TEST_STAMP := $(VENV)/.installed-dev-kernels
 
-.PHONY: help run test lint fmt bench clean
+.PHONY: help run test lint fmt bench headline clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 10
@@ -50,6 +50,9 @@ test: lint  ## lint + all tests that this machine can run (gpu and slurm tests a
 
 bench: $(RUN_STAMP)  ## time plan and splice on the FlashAttention-3 kernel, against their targets
 	$(BIN)/python workflow/scripts/benchmark.py
+
+headline: $(RUN_STAMP)  ## print the headline numbers of the last run
+	@$(BIN)/python -m workflow.scripts.headline results
 
 fmt: $(TEST_STAMP)  ## format everything
 	$(BIN)/ruff check --fix .

@@ -196,11 +196,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--timelines", nargs="*", default=[], help="workloads that have a trace")
     parser.add_argument("--config-name", default="", help="shown as provenance")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--headline", action="store_true", help="also print the headline numbers")
     given = parser.parse_args(arguments)
-    if given.headline:
-        for tile in report_view.tiles(load(given.results)[0]):
-            print(f"{tile['value']}  {tile['label']}")
     write_atomic(
         given.out, build(given.results, given.arch, given.workloads, given.groups, given.timelines, given.config_name)
     )
