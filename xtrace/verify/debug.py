@@ -35,6 +35,12 @@ def _addend(image: Image, target: Section, record: Relocation) -> int:
     return int.from_bytes(image.data[at : at + 8], "little", signed=True)
 
 
+def _field(image: Image, section: int, record: Relocation) -> bytes:
+    """The eight bytes that a relocation will fill in."""
+    at = image.sections[section].offset + record.offset
+    return image.data[at : at + 8]
+
+
 def relocated_ranges(image: Image, section: int) -> list[int]:
     """Offsets in a section of the 8-byte fields that relocations fill in."""
     tables = _relocations(image)
@@ -80,6 +86,8 @@ def _check_relocations(pairs: Mapping[int, Pair], before: Image, after: Image, f
                 continue
             if old.offset != new.offset and target not in line_sections:
                 findings.fail(_TARGETS, "", f"{name}: relocation moved from {old.offset:#x} to {new.offset:#x}")
+            if old.addend is not None and _field(before, target, old) != _field(after, target, new):
+                findings.fail(_TARGETS, "", f"{name}: bytes under the relocation at {old.offset:#x} changed")
             symbol = before.symbols[old.symbol]
             was = symbol.value + _addend(before, before.sections[target], old)
             now = after.symbols[new.symbol].value + _addend(after, after.sections[target], new)

@@ -26,6 +26,7 @@ _FORBIDDEN = {
 _VALUES = ("buffer_lo", "buffer_hi", "slot_count")
 _HEADER_VALUES = ("header_lo", "header_hi")  # where the headers of all warps form a table of their own
 _SLACK = 512  # a group of records may run this far past the ring
+_MOST_ROUNDS = 1 << 14  # rings of more records than this are not run until they wrap
 _FREE_BITS = sum(((1 << n) - 1) << b for b, n in ((125, 3), (102, 2), (104, 1)))  # reserved, performance monitor select
 
 
@@ -114,7 +115,7 @@ def _dry_run(pair: Pair, patches: dict[int, str]) -> None:
     if pair.findings.failed(_EFFECTS, pair.name):
         return
     per_island = max(sum(pair.output.code[j].base == "STG" for _, r in islands[1:] for j in r), 1)
-    rounds_to_wrap = min(layout.ring // (8 * per_island) + 2, 4096)
+    rounds_to_wrap = min((layout.ring + _SLACK) // (8 * per_island) + 2, _MOST_ROUNDS)
     # The first launch runs long enough for the ring to wrap; the others vary the grid. Buffers lie high and unpatched.
     for number, rounds in enumerate((rounds_to_wrap, 2, 2, 2, 1)):
         launch = _Launch(random.Random(number), layout, pair.before.required_threads, unpatched=number == 4)

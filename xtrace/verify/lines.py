@@ -56,11 +56,11 @@ def _line_unit(data: bytes, start: int, addresses: Mapping[int, tuple[int, int]]
     (header_length,) = struct.unpack_from("<Q" if wide else "<I", data, at)
     at += 8 if wide else 4
     program = at + header_length
-    unit = data[at]
+    start_of_header, unit = at, data[at]
     at += 2 if version >= 4 else 1
     _, base, span, first_special = struct.unpack_from("<BbBB", data, at)
     lengths = data[at + 4 : at + 3 + first_special]
-    rows.append(Entry(-1, 0, ("unit", data[at:program])))
+    rows.append(Entry(-1, 0, ("unit", version, bytes(data[start_of_header:program]))))
     if end > len(data) or not span or not unit:
         raise IndexError
     text, address, line = -1, 0, 1

@@ -28,7 +28,7 @@ def blocks_per_sm(registers: int, warps_per_block: int, shared: int) -> int:
     per_thread = -(-registers // Limits.granule) * Limits.granule
     warps = Limits.registers // (max(per_thread, Limits.granule) * 32)
     warps -= warps % Limits.partitions
-    by_registers = warps // (-(-warps_per_block // Limits.partitions) * Limits.partitions)
+    by_registers = warps // warps_per_block
     used = -(-(shared + Limits.shared_reserved) // Limits.shared_granule) * Limits.shared_granule
     return min(by_registers, Limits.warps // warps_per_block, Limits.blocks, Limits.shared // used)
 

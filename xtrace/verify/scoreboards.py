@@ -57,7 +57,7 @@ def _probe(pair: Pair, pending: Pending, i: int, ins: Instruction, site: Instruc
         pair.fail(_HAZARDS, f"claims scoreboard {_list(claims >> pair.isa.scoreboards << pair.isa.scoreboards)}", ins)
     if (stolen := claims & held & ~waited) and not ending:
         pair.fail(_HAZARDS, f"probe claims scoreboard {_list(stolen)}, which the kernel may hold here", ins)
-    if claims and ins.latency is Latency.FIXED and "memory" not in ins.tags:
+    if claims and "memory" not in ins.tags:
         pair.fail(_HAZARDS, "claims a scoreboard that an instruction of fixed latency never releases", ins)
     sources = ins.reads & (layout["R"].mask | layout["UR"].mask)
     if ins.latency is Latency.VARIABLE and ins.writes and ins.control.write_sb is None:
