@@ -103,7 +103,7 @@ def overhead(table: pd.DataFrame) -> dict[str, Any]:
         row["original"] = "?" if original is None else f"{original / 1000:.2f}"
         row["added"] = "?" if original is None or traced is None else f"{(traced - original) / 1000:+.3f}"
         row["outputs"] = {"True": "bit-identical", "False": "DIFFER"}.get(r["bit_identical"], "not compared")
-        row["records"] = _records(r)
+        row |= {name: r[f"records_{name}"] or "?" for name in ("emitted", "expected", "lost")}
         rows.append(row)
     measured = table[table["overhead_percent"] != ""]
     places = measured.groupby(list(PROVENANCE), sort=False).size().reset_index(name="count")
@@ -115,13 +115,6 @@ def overhead(table: pd.DataFrame) -> dict[str, Any]:
         "provenance": [{"cells": [r[k] for k in PROVENANCE], "count": r["count"]} for r in places.to_dict("records")],
         "shapes": [f"{r['workload']}: {r['shape']}, {r['dtype']}" for r in shapes.to_dict("records")],
     }
-
-
-def _records(r: Mapping[str, str]) -> str:
-    if r["records_emitted"] == "":
-        return "not counted"
-    expected = f" of {r['records_expected']} expected" if r["records_expected"] else ""
-    return f"{r['records_emitted']}{expected}, {r['records_lost'] or '?'} lost"
 
 
 def _float(text: object) -> float | None:

@@ -110,7 +110,7 @@ def to_csv(launches: Sequence[TraceTables], table: str = "spans") -> bytes:
 def to_parquet(launches: Sequence[TraceTables], table: str = "spans") -> bytes:
     """One of the tables as Parquet; MissingTool XT6802 without pyarrow."""
     try:
-        import pyarrow  # type: ignore[import-untyped]  # noqa: F401
+        import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingTool(
             "XT6802", "the Parquet writer is not installed", hint="pip install pyarrow, or use --format csv"
