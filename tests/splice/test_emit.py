@@ -25,13 +25,15 @@ UNIFORM = (4, 5, 6, 7, 8, 9, 10, 11)
 
 
 def _records(gaps: list[int], **changes: object) -> list[Island]:
-    first = Record(1, 20, (), 6, None, group_size=2, wait_last=False)
-    second = Record(2, 22, (Store(20, 0, 1, False), Store(22, 1, 2, False)), 6, 3, group_size=None, elect=False)
-    return record_group(STATE, SLOT, [first, second], gaps)
+    first = Record(1, 20, (), 6, None, group_size=3, wait_last=False)
+    second = Record(2, 22, (Store(20, 0, 1, False),), 6, 3, group_size=None, elect=False, wait_last=False)
+    stores = (Store(22, 1, 2, False), Store(24, 2, 3, False))
+    third = Record(3, 24, stores, 6, 3, preset=True, group_size=None, elect=False)
+    return record_group(STATE, SLOT, [first, second, third], gaps * 2)
 
 
 def _prologue(block: tuple[int, int, int] | None) -> Island:
-    return prologue(STATE, SLOT, PrologueRegisters((0, 1, 2, 3, 4, 5), UNIFORM, 0, 2, block))
+    return prologue(STATE, SLOT, PrologueRegisters(tuple(range(PrologueRegisters.needed(block))), UNIFORM, 0, 2, block))
 
 
 def _exit(quads: tuple[int, ...], pair: int | None, predicate: int | None = 3) -> Island:

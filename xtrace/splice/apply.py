@@ -54,7 +54,8 @@ def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
         raise Refused("XT3030", "no free uniform registers at the kernel's entry", where=a.where)
     block = a.kernel.required_threads
     regs = PrologueRegisters(site.scratch, rest, upred, site.scoreboard, block)
-    return prologue(state, plan.slot, regs)
+    presets = [(p.data + 1, p.id) for p in plan.records if p.preset and p.id is not None]
+    return prologue(state, plan.slot, regs, presets)
 
 
 def _island(plan: KernelPlan, p: PlacedSite) -> Island:
@@ -89,6 +90,7 @@ def _record(p: PlacedSite) -> Record:
         predicate=p.predicate,
         scoreboard=p.scoreboard,
         split=p.split,
+        preset=p.preset,
         group_size=p.group_size,
         elect=p.elect,
         wait_first=p.wait_first,

@@ -48,7 +48,8 @@ def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
     all_groups = list(groups(plan))
     anchors = {g[0].site.index for g in all_groups} | {p.site.index for p in plan.placed if p.site.kind == "exit"}
     committer = _Committer(plan.analysis, free, frozenset(by_index), frozenset(anchors))
-    for group in all_groups:
+    # Inner loops choose first: a register pair that is one site's alone keeps its site id for the whole kernel.
+    for group in sorted(all_groups, key=lambda g: -_depth(plan.analysis, g)):
         for n, p in enumerate(group):
             p.slot_in_group = n
             p.group_size = len(group) if n == 0 else None
@@ -59,6 +60,32 @@ def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
             committer.exit(p)
     for index, mask in committer.waits.items():
         by_index[index].wait_first = mask
+    _preset_ids(plan)
+
+
+def _depth(a: KernelAnalysis, group: list[PlacedSite]) -> int:
+    loop = a.loop_of(group[0].site.index)
+    return 0 if loop is None else loop.depth
+
+
+def _preset_ids(plan: KernelPlan) -> None:
+    """Move ``MOV id`` out of loops, into the prologue, where nothing else ever writes the register.
+
+    Not where warp roles trade registers: those of a role do not exist yet in the prologue.
+    """
+    a = plan.analysis
+    if a.moves_registers:
+        return
+    users: dict[int, int] = {}
+    for p in plan.placed:
+        ends = p.site.kind == "exit" and not a.instructions[p.site.index].guard
+        if p.site.kind != "entry" and not ends:
+            for register in p.general:
+                users[register] = users.get(register, 0) + 1
+    for p in plan.records:
+        named = a.named >> (p.data + 1) & 1
+        if not p.split and not named and users[p.data + 1] == 1 and _depth(a, [p]) > 0:
+            p.preset = True
 
 
 def _share_elected_lane(a: KernelAnalysis, group: list[PlacedSite], free: FreeFinder) -> None:
@@ -102,6 +129,7 @@ class _Committer:
         self._islands = islands
         self._anchors = anchors
         self._under_way: list[tuple[int, int]] = []  # stores of this group not waited for: registers, scoreboard
+        self._taken = 0  # never-named registers that a site in a loop uses
         self.waits: dict[int, int] = dict.fromkeys(islands, 0)
 
     def group(self, group: list[PlacedSite]) -> None:
@@ -179,7 +207,8 @@ class _Committer:
         for mask, _ in self._under_way:
             busy |= mask
         usable = [d for d in self._free.at(p.site.index).groups(width) if not unit << d & avoid]
-        usable.sort(key=lambda d: bool(unit << d & busy))  # stable: never-named registers stay in front
+        # Stable sort: never-named registers stay in front among equals.
+        usable.sort(key=lambda d: (bool(unit << d & busy), bool(unit << d & self._taken)))
         return usable[:_CANDIDATES]
 
     def _claim(self, p: PlacedSite, mask: int) -> None:
@@ -195,6 +224,7 @@ class _Committer:
         return far if far is not None else next_islands(self._a, at, scoreboard, mask, self._islands)
 
     def _start(self, mask: int, scoreboard: int, targets: frozenset[int]) -> None:
+        self._taken |= mask & ~self._a.named
         self._under_way.append((mask, scoreboard))
         for t in targets:
             self.waits[t] |= 1 << scoreboard

@@ -46,18 +46,23 @@ class PlacedSite:
     wait_first: int = 0
     wait_last: bool = True
     split: bool = False  # a single data register
+    preset: bool = False  # the id register is this site's alone: it is filled in the prologue
     scratch: tuple[int, ...] = ()  # entry only
     moved: int = 0  # instructions away from where the selector put it
 
     @property
-    def registers(self) -> list[str]:
+    def general(self) -> list[int]:
+        """General registers that this site's own island writes."""
         if self.site.kind == "entry":
-            general = list(self.scratch)
-        elif self.quads:
-            general = [n for quad in self.quads for n in range(quad, quad + 4)]
-        else:
-            general = [self.data] if self.split else [self.data, self.data + 1]
-        return [*(f"R{n}" for n in general), *([] if self.predicate is None else [f"P{self.predicate}"])]
+            return list(self.scratch)
+        if self.quads:
+            return [n for quad in self.quads for n in range(quad, quad + 4)]
+        return [self.data] if self.split else [self.data, self.data + 1]
+
+    @property
+    def registers(self) -> list[str]:
+        """Names of the registers the island writes, general ones and the elected lane's predicate."""
+        return [*(f"R{n}" for n in self.general), *([] if self.predicate is None else [f"P{self.predicate}"])]
 
 
 @dataclass(frozen=True, slots=True)

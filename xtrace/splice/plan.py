@@ -9,7 +9,7 @@ from xtrace.analysis import KernelAnalysis, analyse_all
 from xtrace.errors import BadInput, Refused
 from xtrace.image import Image, Kernel
 from xtrace.isa.model import Flow
-from xtrace.isa.nvidia.emit import UniformState
+from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
 from xtrace.probe import Site, select, validate
 
 from .commit import commit_records
@@ -19,7 +19,6 @@ from .resources import FreeFinder
 __all__ = ["plan", "plan_kernel"]
 
 _MAX_RECORDS = 1 << 20
-PROLOGUE_REGISTERS = 6
 
 
 def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options | None = None) -> Plan:
@@ -77,7 +76,7 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
 
 
 def _highest_register(p: PlacedSite) -> int:
-    return max((int(name[1:]) for name in p.registers if name.startswith("R")), default=0)
+    return max(p.general, default=0)
 
 
 def _kernel_refusal(a: KernelAnalysis) -> str | None:
@@ -111,9 +110,10 @@ def _uniform_state(a: KernelAnalysis) -> UniformState | None:
 def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
     here = free.at(0)
     entry = next(s for s in sites if s.kind == "entry")
-    scratch = tuple(r for r in (here.take(1) for _ in range(PROLOGUE_REGISTERS)) if r is not None)
-    if len(scratch) < PROLOGUE_REGISTERS or not here.scoreboards:
-        result.refused.append(RefusedSite(entry, f"fewer than {PROLOGUE_REGISTERS} dead registers at the entry"))
+    needed = PrologueRegisters.needed(result.analysis.kernel.required_threads)
+    scratch = tuple(r for r in (here.take(1) for _ in range(needed)) if r is not None)
+    if len(scratch) < needed or not here.scoreboards:
+        result.refused.append(RefusedSite(entry, f"fewer than {needed} registers are dead at the kernel's entry"))
         return
     result.placed.append(PlacedSite(entry, None, scoreboard=here.scoreboards[0], predicate=None, scratch=scratch))
 
@@ -157,8 +157,8 @@ def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
             continue
         here = free.at(site.index)
         goes_on = bool(a.instructions[site.index].guard)
-        quads = tuple(q for q in (here.take(4), here.take(4)) if q is not None)
-        pair = None if quads else here.take(2)
+        quads = tuple(q for q in (here.take(4, named_first=True), here.take(4, named_first=True)) if q is not None)
+        pair = None if quads else here.take(2, named_first=True)
         scoreboard = next(iter(here.scoreboards), None)
         if scoreboard is None and len(quads) == 2 and not goes_on:
             scoreboard = 0  # nobody waits for a store behind which the warp ends, so any scoreboard will do

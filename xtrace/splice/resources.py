@@ -54,9 +54,12 @@ class Free:
         yield from own
         yield from reversed(shared)
 
-    def take(self, width: int) -> int | None:
-        """The first such run, which is then no longer free."""
-        first = next(self.groups(width), None)
+    def take(self, width: int, *, named_first: bool = False) -> int | None:
+        """One such run, which is then no longer free; ``named_first``: rather one that the kernel itself uses."""
+        runs = list(self.groups(width))
+        if named_first:
+            runs.sort(key=lambda r: self.unnamed >> r & ((1 << width) - 1) != 0)
+        first = next(iter(runs), None)
         if first is not None:
             self._general &= ~(((1 << width) - 1) << first)
         return first

@@ -7,6 +7,7 @@ counts are the public table values (facts/sass.md 7.1), never the smaller measur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,11 +79,16 @@ HEADER_BYTES = 32
 class PrologueRegisters:
     """Registers that are dead at the kernel's entry."""
 
-    general: tuple[int, ...]  # six scratch registers
+    general: tuple[int, ...]  # scratch registers, as many as :meth:`needed` says
     uniform: tuple[int, ...]  # eight scratch uniform registers
     uniform_predicate: int
     scoreboard: int
     block: tuple[int, int, int] | None  # threads per CTA where the image fixes them
+
+    @staticmethod
+    def needed(block: tuple[int, int, int] | None) -> int:
+        """General scratch registers: four where the block is known to be a line, else six."""
+        return 4 if block is not None and block[1] == block[2] == 1 else 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,7 @@ class Record:
     predicate: int | None  # None: every active lane stores the same eight bytes
     scoreboard: int | None  # claimed by the stores
     split: bool = False
+    preset: bool = False  # the second register holds the site id since the prologue
     group_size: int | None = 1  # set on the first record of a group: moves the cursor by that many records
     elect: bool = True  # False: the predicate still holds the lane elected by an earlier record of the group
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
@@ -163,7 +170,8 @@ class _Scheduler:
         words: list[int] = []
         patches: list[Patch] = []
         for k, (op, time) in enumerate(issued):
-            gap = issued[k + 1][1] - time if k + 1 < len(issued) else op.min_stall
+            # Behind the island a kernel instruction may overwrite the predicate that guards a last store.
+            gap = issued[k + 1][1] - time if k + 1 < len(issued) else 2 if op.unit is Unit.MEMORY else 1
             stall = min(gap, 15)
             if op.patch:
                 patches.append(Patch(len(words), op.patch))
@@ -193,7 +201,7 @@ class _Scheduler:
             if claim is not None:
                 pending[claim] = (pending.get(claim, (0, 0))[0] | registers, time)
         self._done.append((op, time))
-        self._free = time + op.min_stall
+        self._free = time + 1
         return op, time
 
 
@@ -206,9 +214,14 @@ _CONST_NTID = (0x0, 0x4, 0x8)  # c[0] offsets of blockDim, family sm_90
 _CONST_NCTAID = (0xC, 0x10)
 
 
-def prologue(state: UniformState, slot: SlotLayout, regs: PrologueRegisters) -> Island:
-    """Entry island: capture the entry times, compute the warp's slot, set up the cursor. Stores nothing."""
-    timer, clock, sm, a, b, c = regs.general
+def prologue(
+    state: UniformState, slot: SlotLayout, regs: PrologueRegisters, presets: Sequence[tuple[int, int]] = ()
+) -> Island:
+    """Entry island: capture the entry times, compute the warp's slot, set up the cursor. Stores nothing.
+
+    ``presets`` are (register, site id) pairs of records whose id register is theirs alone.
+    """
+    timer, clock, sm, a, b, c = (*regs.general, 0, 0)[:6]  # a line block has no use for the last two
     cx, cy, cz, gx, gy, nx, ny, nz = regs.uniform
     sb, upred = regs.scoreboard, regs.uniform_predicate
     sr = SpecialRegister
@@ -252,6 +265,7 @@ def prologue(state: UniformState, slot: SlotLayout, regs: PrologueRegisters) -> 
         e.usel_imm(cz, cz, 0, upred, "slot_count"),
         e.uimad_wide_imm(state.address, cz, slot.stride, state.address),
         e.uimad_wide_imm(state.header, cz, HEADER_BYTES, state.header),
+        *(e.mov_imm(register, site) for register, site in presets),
     ]
     return schedule(ops)
 
@@ -280,7 +294,7 @@ def _record_ops(state: UniformState, slot: SlotLayout, rec: Record) -> list[Op]:
         # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
         ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
         ops.append(e.uiadd_imm(state.offset, state.offset, 8 * rec.group_size))
-    if not rec.split:
+    if not rec.split and not rec.preset:
         ops.append(e.mov_imm(rec.data + 1, rec.site))
     for s in rec.stores:
         at = 8 * s.slot_in_group

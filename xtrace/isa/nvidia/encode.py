@@ -55,7 +55,6 @@ class Op:
     write_sb: int | None = None
     read_sb: int | None = None
     wait: int = 0
-    min_stall: int = 1
     patch: str | None = None  # name of the u32 immediate (bits 32-63) that the runtime fills in
 
     def waiting(self, mask: int) -> Op:
@@ -185,4 +184,4 @@ _STORE_SIZE = {1: 0x900, 2: 0xB00, 4: 0xD00}
 def store(address: int, offset: int, data: int, words: int, sb: int | None) -> Op:
     """STG.E of 1, 2 or 4 registers to the 64-bit uniform address pair plus a signed 24-bit offset."""
     word = _word(0x7986 | RZ << 24 | data << 32 | (offset & 0xFFFFFF) << 40, 0x08100000 | _STORE_SIZE[words] | address)
-    return Op(word, Unit.MEMORY, r(data, words) | ur(address, 2), 0, read_sb=sb, min_stall=2)
+    return Op(word, Unit.MEMORY, r(data, words) | ur(address, 2), 0, read_sb=sb)
