@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,26 @@ def test_from_source_to_report(tree: Path) -> None:
 
     again = snakemake(tree, "--configfile", "configs/quick.yaml")
     assert "Nothing to be done" in again
+
+
+def test_with_a_gpu_every_cell_is_measured_in_fresh_processes(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\necho "GPU 0: a model (UUID: GPU-0)"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    output = snakemake(
+        tree,
+        "--dry-run",
+        "--configfile",
+        "configs/quick.yaml",
+        "--config",
+        "overhead=auto",
+        "timelines=[softmax_triton]",
+    )
+    jobs = dict(line.split() for line in output.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit())
+    cells = 2 * 2 + 2 * 2 * 1  # two workloads: xtrace with two probe sets, two baselines with one group
+    assert jobs["measure"] == str(6 * cells)
+    assert jobs["trace"] == "1"
+    assert jobs["plot_timeline"] == "1"
