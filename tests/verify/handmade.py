@@ -90,10 +90,12 @@ def insert(
     registers: int | None = None,
     probe_registers: Sequence[str] = (),
     patches: Mapping[tuple[int, int], str] | None = None,
+    literals: Sequence[int] = (),
 ) -> Traced:
     """Put words before the instructions at the given byte offsets.
 
-    ``patches`` names (pc of the island, index of the word in it) whose immediate is filled in at load.
+    ``patches`` names (pc of the island, index of the word in it) whose immediate is filled in at load, ``literals``
+    the byte offsets of moves that load a return address.
     """
     original = load(image) if isinstance(image, Path) else parse(image, "test")
     target = original.kernel(kernel) if kernel else original.kernels[0]
@@ -117,6 +119,8 @@ def insert(
         if model.code_field_mask(new):
             goal = None if ins.target is None else target_off(ins.target)
             new = model.retarget(new, ins.pc, instr_off(ins.pc), goal)
+        elif ins.pc in literals:
+            new = new & ~(0xFFFFFFFF << 32) | target_off(new >> 32 & 0xFFFFFFFF) << 32
         words.append(new)
     count = target.registers if registers is None else registers
     text = b"".join(w.to_bytes(16, "little") for w in words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 
 import pytest
@@ -12,7 +13,7 @@ from tests.verify import handmade as h
 from tests.verify.mutations import MUTATORS, Mutator, Subject
 from xtrace.errors import XtraceError
 from xtrace.image import load
-from xtrace.splice import apply, plan
+from xtrace.splice import Options, apply, plan
 from xtrace.verify import verify
 
 KERNELS = (
@@ -25,8 +26,7 @@ KERNELS = (
     "tma_tile",
     "brx_table",
 )
-FEW = 1  # instances per fault and kernel in the quick tier
-MANY = 25
+MANY = 25  # instances per fault and kernel; the quick tier has one each on a third of the kernels, in turn
 
 
 @lru_cache(maxsize=1)
@@ -36,15 +36,16 @@ def subjects() -> tuple[Subject, ...]:
     for name in KERNELS:
         image = load(h.GOLDEN / f"{name}.cubin")
         probes = "block" if name in ("spin", "early_exit", "brx_table") else "pp"
-        result = apply(plan(image, image.kernels, probes))
+        result = apply(plan(image, image.kernels, probes, Options(records=64)))
         trace_map = json.loads(json.dumps(result.map))
         found.append(Subject(f"{name} {probes}", image.data, result.data, trace_map, image.kernels[0].name))
     return tuple(found)
 
 
-def campaign(mutator: Mutator, instances: int) -> None:
+def campaign(mutator: Mutator, chosen: Sequence[Subject], instances: int) -> int:
+    """Number of faults planted; all must be found, and under the promise that they break."""
     planted, survivors, misnamed = 0, [], []
-    for subject in subjects():
+    for subject in chosen:
         for n in range(instances):
             mutant = mutator(subject, random.Random(f"{mutator.__name__} {subject.label} {n}"))
             if mutant is None:
@@ -59,9 +60,9 @@ def campaign(mutator: Mutator, instances: int) -> None:
                 survivors.append(mutant.what)
             elif not broken & set(mutant.expected):
                 misnamed.append((mutant.what, sorted(broken)))
-    assert planted, "no kernel has a place for this fault"
     assert not survivors, f"{len(survivors)} of {planted} faults not found"
     assert not misnamed
+    return planted
 
 
 def test_subjects_are_sound_before_faults_are_planted() -> None:
@@ -72,10 +73,12 @@ def test_subjects_are_sound_before_faults_are_planted() -> None:
 
 @pytest.mark.parametrize("mutator", MUTATORS, ids=lambda m: m.__name__)
 def test_fault_is_caught(mutator: Mutator) -> None:
-    campaign(mutator, FEW)
+    turn = MUTATORS.index(mutator)
+    few = [s for n, s in enumerate(subjects()) if n % 3 == turn % 3]
+    assert campaign(mutator, few, 1) or campaign(mutator, subjects(), 1), "no kernel has a place for this fault"
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("mutator", MUTATORS, ids=lambda m: m.__name__)
 def test_many_faults_are_caught(mutator: Mutator) -> None:
-    campaign(mutator, MANY)
+    assert campaign(mutator, subjects(), MANY)

@@ -223,3 +223,33 @@ def test_register_count_may_rise_inside_the_granule() -> None:
 def test_register_count_must_not_rise_without_need_or_beyond_the_granule() -> None:
     assert "more than the 14" in failed(h.spin(registers=16))["resources"]
     assert "occupancy" in failed(h.spin(h.record_words(data=40), registers=44))["resources"]
+
+
+CALLS = [0xF0, 0x260, 0x2E0, 0x390, 0x430, 0x530, 0x780, 0x8B0, 0x9E0, 0xB10, 0xC80]
+LITERALS = [0xD0, 0x240, 0x2A0, 0x360, 0x400, 0x510, 0x770, 0x8A0, 0x9D0, 0xB00, 0xC70]
+
+
+def test_return_addresses_must_move_with_the_code() -> None:
+    """Calls load their return address as a plain number: each must be the image of the old one, and only those."""
+    image = h.GOLDEN / "call_rel.cubin"
+    sound = h.insert(image, {0: [h.nop()]}, literals=LITERALS)
+    verdict = certificate(sound)
+    assert verdict.promises["instructions"] == verdict.promises["targets"] == "PASS"
+    assert verdict.totals["retargeted_words"] >= len(LITERALS)
+    stale = failed(h.insert(image, {0: [h.nop()]}, literals=LITERALS[1:]))
+    assert "return address 0x100, expected 0x110" in stale["targets"]
+    # 0x610 holds an ordinary constant: nobody may touch it
+    touched = failed(h.insert(image, {0: [h.nop()]}, literals=[*LITERALS, 0x610]))
+    assert "instructions" in touched
+
+
+def test_callees_stay_reachable_for_the_liveness_of_callers() -> None:
+    """What is live behind a call is live in the callee: R10 holds the return address all the way."""
+    found = failed(h.insert(h.GOLDEN / "call_rel.cubin", {0x650: [h.mov(10, 0)]}, literals=LITERALS))
+    assert "writes R10, live" in found["liveness"]
+
+
+def test_jump_table_is_followed() -> None:
+    """The targets of an indirect branch are listed in the image; a stale list is found."""
+    image = h.GOLDEN / "brx_table.cubin"
+    assert certificate(h.insert(image, {0x40: [h.nop()]})).promises["targets"] == "PASS"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 __all__ = ["Alignment", "derive", "from_islands", "subsequence"]
 
@@ -23,9 +24,13 @@ class Alignment:
 
     def islands(self) -> list[tuple[int, range]]:
         """All non-empty islands with the original index of their site."""
+        return self._islands
+
+    @cached_property
+    def _islands(self) -> list[tuple[int, range]]:
         return [(i, r) for i in range(len(self.position)) if (r := self.island(i))]
 
-    @property
+    @cached_property
     def padding(self) -> range:
         """Words behind the last original instruction."""
         return range(self.position[-1] + 1 if self.position else 0, self.words)

@@ -29,8 +29,9 @@ from xtrace.verify import resources as launch
 from xtrace.verify.align import Alignment, derive, from_islands, subsequence
 from xtrace.verify.certificate import PROMISES, Certificate, Findings, KernelCounts, Promise
 from xtrace.verify.claims import kernel_claims
-from xtrace.verify.pair import Pair, call_returns, code_words, masked_word
+from xtrace.verify.pair import Pair, code_words, literal_keys, masked_word, return_literals
 from xtrace.verify.program import build
+from xtrace.verify.second import printed_distances
 
 __all__ = ["verify"]
 
@@ -71,10 +72,13 @@ def verify(
     if map is not None:
         _identity(map, before, after, findings)
     wellformed.check_layout(after, findings)
+    changed = [(k, other) for k in before.kernels if (other := _same_kernel(k, after)) and other.text != k.text]
+    addressed = (w for _, k in changed for w in code_words(k.text, model.word_bytes) if model.code_field_mask(w))
+    printed = printed_distances(addressed, before.arch, [k.text for pair in changed for k in pair])
     counts, pairs = _kernels(before, after, claims, model, findings)
     for pair in pairs.values():
-        _check_pair(pair, before, after)
-    wellformed.check_contents(before, after, {k.section for k in before.kernels if _changed(k, after)}, findings)
+        _check_pair(pair, before, after, printed)
+    wellformed.check_contents(before, after, {k.section for k, _ in changed}, findings)
     metadata.check_global(before, after, findings)
     metadata.check_symbols(pairs, before, after, findings)
     debug.check(pairs, before, after, findings)
@@ -89,11 +93,6 @@ def _identity(document: dict[str, Any], before: Image, after: Image, findings: F
 
 def _same_kernel(kernel: Kernel, after: Image) -> Kernel | None:
     return next((k for k in after.kernels if k.name == kernel.name), None)
-
-
-def _changed(kernel: Kernel, after: Image) -> bool:
-    other = _same_kernel(kernel, after)
-    return other is not None and other.text != kernel.text
 
 
 def _kernels(
@@ -174,8 +173,8 @@ def _pair(
     if isinstance(traced, XtraceError):
         lost(f"the traced code does not decode: {traced.what}")
         return None
-    returns = call_returns(code)
-    align = _alignment(kernel, other, code, claim, model, returns, findings)
+    literals = return_literals(code)
+    align = _alignment(kernel, other, code, claim, model, literal_keys(code, literals), findings)
     if align is None:
         lost("original instructions are missing or out of order")
         return None
@@ -185,7 +184,7 @@ def _pair(
     original = build(code, model.layout, entry_pcs=[0, *(f[1] for f in kernel.functions)], tables=_tables(kernel))
     entries = [0, *(align.target_index(f[1] // size) * size for f in kernel.functions)]
     output = build(traced, model.layout, entry_pcs=entries, tables=_tables(other), probe=probe)
-    return Pair(kernel, other, model, original, output, align, claim, findings, count, returns)
+    return Pair(kernel, other, model, original, output, align, claim, findings, count, literals)
 
 
 def _tables(kernel: Kernel) -> dict[int, list[int]]:
@@ -198,7 +197,7 @@ def _alignment(
     code: tuple[Instruction, ...],
     claim: dict[str, Any] | None,
     model: Isa,
-    returns: frozenset[int],
+    keys: frozenset[int],
     findings: Findings,
 ) -> Alignment | None:
     """As the map says; without a map, or with an impossible one, from the words alone."""
@@ -210,8 +209,8 @@ def _alignment(
             return made
         why = made if isinstance(made, str) else "an island does not stand before an instruction"
         findings.fail(Promise.INSTRUCTIONS, kernel.name, why)
-    needle = [masked_word(ins.word, model, returns) for ins in code]
-    hay = [masked_word(word, model, frozenset()) for word in code_words(other.text, size)]
+    needle = [masked_word(ins.word, model, keys) for ins in code]
+    hay = [masked_word(word, model, keys) for word in code_words(other.text, size)]
     align = derive(needle, hay)
     if align is None:
         n = subsequence(needle, hay)
@@ -220,9 +219,9 @@ def _alignment(
     return align
 
 
-def _check_pair(pair: Pair, before: Image, after: Image) -> None:
+def _check_pair(pair: Pair, before: Image, after: Image, printed: dict[int, int] | None) -> None:
     instructions.check(pair)
-    targets.check(pair)
+    targets.check(pair, printed)
     metadata.check_kernel(pair, before, after)
     launch.check(pair)
     effects.check(pair)

@@ -6,9 +6,10 @@ from a second decode of the traced kernel.
 
 from __future__ import annotations
 
+from xtrace.isa.model import Instruction
 from xtrace.verify.align import subsequence
 from xtrace.verify.certificate import Promise
-from xtrace.verify.pair import Pair, is_return_literal, masked_word, plain_text
+from xtrace.verify.pair import IMMEDIATE, Pair, literal_keys, masked_word, plain_text
 
 __all__ = ["check"]
 
@@ -34,7 +35,7 @@ def _words(pair: Pair) -> None:
             counts.control_changed += 1
         if not difference:
             counts.identical += 1
-        elif not difference & ~_movable_bits(pair, old.word):
+        elif not difference & ~_movable_bits(pair, old):
             counts.retargeted += 1
         else:
             bits = [b for b in range(128) if difference >> b & 1]
@@ -45,23 +46,22 @@ def _words(pair: Pair) -> None:
                 new,
             )
             continue
-        if plain_text(old) != plain_text(new) and not is_return_literal(old.word, pair.return_points):
+        if plain_text(old) != plain_text(new) and old.index not in pair.literals:
             pair.fail(Promise.INSTRUCTIONS, f"disassembles differently from original `{old.text}`", new)
     counts.probe_words = pair.align.words - counts.instructions - len(pair.align.padding)
     counts.padding_words = len(pair.align.padding)
 
 
-def _movable_bits(pair: Pair, word: int) -> int:
+def _movable_bits(pair: Pair, ins: Instruction) -> int:
     """Bits that may differ because code moved; whether they differ rightly is the promise ``targets``."""
-    literal = 0xFFFFFFFF << 32 if is_return_literal(word, pair.return_points) else 0
-    return pair.isa.code_field_mask(word) | literal
+    return pair.isa.code_field_mask(ins.word) | (IMMEDIATE if ins.index in pair.literals else 0)
 
 
 def _without_map(pair: Pair) -> None:
     """The original, code addresses blanked, must be a subsequence of the traced kernel."""
-    new_literals = frozenset(pair.target_off(p) for p in pair.return_points)
-    needle = [masked_word(ins.word, pair.isa, pair.return_points) for ins in pair.original.code]
-    hay = [masked_word(ins.word, pair.isa, new_literals) for ins in pair.output.code]
+    keys = literal_keys(pair.original.code, pair.literals)
+    needle = [masked_word(ins.word, pair.isa, keys) for ins in pair.original.code]
+    hay = [masked_word(ins.word, pair.isa, keys) for ins in pair.output.code]
     found = subsequence(needle, hay)
     if found < len(needle):
         lost = pair.original.code[found]

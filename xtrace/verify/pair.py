@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from xtrace.image import Kernel
     from xtrace.isa import Isa
 
-__all__ = ["Pair", "code_words", "is_return_literal", "masked_word", "plain_text"]
+__all__ = ["IMMEDIATE", "Pair", "code_words", "literal_keys", "masked_word", "plain_text", "return_literals"]
 
-_IMM_MASK = 0xFFFFFFFF << 32
+IMMEDIATE = 0xFFFFFFFF << 32
+_LITERAL_REACH = 40  # instructions; the longest seen is about 32
 _MOV_IMM = {0x802, 0x882}  # MOV R, imm32 and UMOV UR, imm32
 _ADDRESS = re.compile(r"(0x[0-9a-f]+|`\([^)]*\))\s*$")
 
@@ -36,7 +37,7 @@ class Pair:
     claim: dict[str, Any] | None
     findings: Findings
     counts: KernelCounts
-    return_points: frozenset[int]  # byte offsets behind the kernel's calls
+    literals: dict[int, int]  # original index of a return-address literal -> the address
 
     @property
     def name(self) -> str:
@@ -71,22 +72,38 @@ def code_words(text: bytes, word_bytes: int) -> list[int]:
     ]
 
 
-def is_return_literal(word: int, return_points: frozenset[int]) -> bool:
-    """``MOV R, imm32`` whose immediate is the address behind a call of this kernel (facts: 4.4)."""
-    return word & 0xFFF in _MOV_IMM and (word & _IMM_MASK) >> 32 in return_points
+def return_literals(code: Sequence[Instruction]) -> dict[int, int]:
+    """Instructions that load the address behind a call of this kernel: index -> that address (facts: 4.4).
+
+    Found by value and by flow: a move of exactly that number, in the straight line before the call, whose register
+    nothing else writes until then. The same number anywhere else is an ordinary constant.
+    """
+    found: dict[int, int] = {}
+    for call in code:
+        if call.flow is not Flow.CALL:
+            continue
+        point, written = call.pc + call.size, 0
+        for ins in reversed(code[max(call.index - _LITERAL_REACH, 0) : call.index]):
+            if ins.flow is not Flow.FALL and not ins.conditional:
+                break
+            if ins.word & 0xFFF in _MOV_IMM and ins.word >> 32 & 0xFFFFFFFF == point and not ins.writes & written:
+                found[ins.index] = point
+                break
+            written |= ins.writes
+    return found
 
 
-def masked_word(word: int, isa: Isa, literals: frozenset[int]) -> int:
-    """The word with its code address blanked. ``literals`` are the immediates that count as return addresses."""
+def literal_keys(code: Sequence[Instruction], literals: Iterable[int]) -> frozenset[int]:
+    """Words of the return-address literals with the number blanked."""
+    return frozenset(code[i].word & ~IMMEDIATE for i in literals)
+
+
+def masked_word(word: int, isa: Isa, keys: frozenset[int]) -> int:
+    """The word with its code address blanked; ``keys`` are the words that may hold a return address."""
     word &= ~isa.code_field_mask(word)
-    return word & ~_IMM_MASK if is_return_literal(word, literals) else word
+    return word & ~IMMEDIATE if word & ~IMMEDIATE in keys else word
 
 
 def plain_text(ins: Instruction) -> str:
     """Disassembly with the code address at its end removed, so that moved code compares equal."""
     return _ADDRESS.sub("@", ins.text) if ins.flow is not Flow.FALL or ins.target is not None else ins.text
-
-
-def call_returns(code: Sequence[Instruction]) -> frozenset[int]:
-    """Byte offsets of the instructions behind calls: where a callee's return address may point."""
-    return frozenset(ins.pc + ins.size for ins in code if ins.flow is Flow.CALL)

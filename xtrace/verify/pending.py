@@ -32,6 +32,11 @@ def _lane(kind: int, sb: int) -> int:
 
 _SB_MASK = [sum(((1 << _LANE) - 1) << _lane(kind, sb) for kind in range(4)) for sb in range(_SCOREBOARDS)]
 
+_PROBES = sum(
+    ((1 << _LANE) - 1) << _lane(kind, sb) for kind in (_PROBE_WRITE, _PROBE_READ) for sb in range(_SCOREBOARDS)
+)
+_PROBES |= ((1 << _LANE) - 1) << (_UNTRACKED + 1) * _LANE
+
 
 def cleared_by(ins: Instruction) -> int:
     """Bit set of the scoreboards that are certainly zero when ``ins`` has issued."""
@@ -58,6 +63,10 @@ class Pending:
     def reads(self, i: int, sb: int, *, probe: bool) -> int:
         """Registers that scoreboard ``sb`` still guards against being overwritten."""
         return self.states[i] >> _lane(_PROBE_READ if probe else _KERNEL_READ, sb) & _REGISTERS
+
+    def probes_at_work(self, i: int) -> bool:
+        """Whether any operation of a probe may be outstanding."""
+        return bool(self.states[i] & _PROBES)
 
     def claimed(self, i: int, *, probe: bool) -> int:
         """Bit set of scoreboards with an outstanding claim of the kernel or of probes."""

@@ -28,7 +28,7 @@ def check(pair: Pair, pending: Pending) -> None:
     for i, ins in enumerate(code):
         if probe[i]:
             _probe(pair, pending, i, ins, site_of.get(i))
-        elif pending.states[i]:
+        elif pending.probes_at_work(i):
             _kernel(pair, pending, i, ins)
 
 

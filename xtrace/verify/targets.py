@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
 from xtrace.errors import XtraceError
 from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.certificate import Promise
-from xtrace.verify.pair import Pair, is_return_literal
+from xtrace.verify.pair import Pair
 
 __all__ = ["check"]
 
-_PRINTED = re.compile(r"0x([0-9a-f]+)\s*$")
 
+def check(pair: Pair, printed: Mapping[int, int] | None) -> None:
+    """Branches, calls, convergence targets, register-jump anchors and return-address literals of one kernel.
 
-def check(pair: Pair) -> None:
-    """Branches, calls, convergence targets, register-jump anchors and return-address literals of one kernel."""
-    literals: set[int] = set()
+    ``printed`` holds the second opinion of :func:`xtrace.verify.second.printed_distances`.
+    """
+    if printed is None:
+        pair.skip(Promise.TARGETS, "the disassembler gave no second opinion on code addresses")
     for old, j in zip(pair.original.code, pair.align.position, strict=True):
         new = pair.output.code[j]
         if pair.isa.code_field_mask(old.word):
-            _field(pair, old, new)
-        elif is_return_literal(old.word, pair.return_points):
-            was, now = (word >> 32 & 0xFFFFFFFF for word in (old.word, new.word))
-            literals.add(was)
-            if now != pair.target_off(was):
-                pair.fail(Promise.TARGETS, f"return address {now:#x}, expected {pair.target_off(was):#x}", new)
+            _field(pair, old, new, printed)
+        elif old.index in pair.literals:
+            wanted, now = pair.target_off(pair.literals[old.index]), new.word >> 32 & 0xFFFFFFFF
+            if now != wanted:
+                pair.fail(Promise.TARGETS, f"return address {now:#x}, expected {wanted:#x}", new)
         elif old.pc != new.pc and not _movable(pair, old):
             pair.fail(Promise.TARGETS, "holds an absolute code address; it cannot be moved", new)
-    if any(ins.flow is Flow.RETURN for ins in pair.original.code):
-        for point in sorted(pair.return_points - literals):
-            if pair.target_off(point) != point:
-                pair.fail(Promise.TARGETS, f"no literal found for the return address {point:#x} that moved")
+    known = set(pair.literals.values())
+    for call in pair.original.code:
+        point = call.pc + call.size
+        if call.flow is Flow.CALL and point not in known and pair.target_off(point) != point:
+            pair.fail(Promise.TARGETS, f"return address {point:#x} moved, but where it is loaded was not found", call)
 
 
 def _movable(pair: Pair, ins: Instruction) -> bool:
@@ -41,7 +43,7 @@ def _movable(pair: Pair, ins: Instruction) -> bool:
         return False
 
 
-def _field(pair: Pair, old: Instruction, new: Instruction) -> None:
+def _field(pair: Pair, old: Instruction, new: Instruction, printed: Mapping[int, int] | None) -> None:
     if old.target is None:  # register jump: keep next pc + immediate constant
         if new.word != pair.isa.retarget(old.word, old.pc, new.pc, None):
             pair.fail(Promise.TARGETS, f"anchor of a register jump was not kept (original pc {old.pc:#x})", new)
@@ -56,6 +58,7 @@ def _field(pair: Pair, old: Instruction, new: Instruction) -> None:
         return
     if new.word != pair.isa.retarget(old.word, old.pc, new.pc, wanted):
         pair.fail(Promise.TARGETS, f"encodes its target {wanted:#x} in an unexpected way", new)
-    printed = _PRINTED.search(new.text)
-    if printed and int(printed[1], 16) != wanted:
-        pair.fail(Promise.TARGETS, f"disassembler prints target {printed[1]}, expected {wanted:x}", new)
+    if printed is not None and new.word in printed and (shown := new.pc + new.size + printed[new.word]) != wanted:
+        pair.fail(Promise.TARGETS, f"the disassembler reads target {shown:#x}, expected {wanted:#x}", new)
+    elif printed is not None and new.word not in printed:
+        pair.fail(Promise.TARGETS, "the disassembler sees no code address here", new)
