@@ -63,8 +63,6 @@ class XtraceGroup(click.Group):
     ) -> Any:
         """Run and exit. The one place where exceptions become messages and exit codes."""
         name = prog_name or "xtrace"
-        if not sys.stdout.isatty():
-            os.environ.setdefault("COLUMNS", "160")  # piped tables are read in files and pagers: do not cut them at 80
         if not standalone_mode:
             return super().main(args, name, complete_var, standalone_mode=False, **extra)
         try:
