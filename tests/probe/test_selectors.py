@@ -63,6 +63,27 @@ def test_pipeline_phases_of_flash_attention(attention: KernelAnalysis) -> None:
     assert 4 <= len(in_loop) <= 40
 
 
+def test_a_copy_wait_takes_in_the_barrier_that_completes_it(attention: KernelAnalysis) -> None:
+    sites = {s.index: s.phase for s in _records(attention, "pp")}
+    for ins in attention.instructions:
+        if "copy_wait" in ins.tags and ins.index in sites:
+            barrier = next(
+                (k for k in range(ins.index + 1, ins.index + 5) if "barrier" in attention.instructions[k].tags), None
+            )
+            assert sites[ins.index] == "copy wait"
+            if barrier is not None:
+                assert barrier not in sites
+                assert barrier + 1 in sites, "the wait ends behind the barrier"
+
+
+def test_no_boundary_is_lost_between_waits(attention: KernelAnalysis) -> None:
+    # Every instruction that can block begins a phase, or stands in one that began a few instructions before.
+    sites = {s.index for s in _records(attention, "pp")}
+    for ins in attention.instructions:
+        if ins.tags & {"barrier", "matrix_wait", "copy_wait"} and attention.reachable(ins.index):
+            assert any(k in sites for k in range(ins.index - 7, ins.index + 1)), ins.text
+
+
 def test_retries_of_a_spinning_wait_are_not_sites() -> None:
     # How often a wait is retried is not known beforehand: a record per try could fill any buffer.
     for name in ("warp_specialised", "tma_tile"):

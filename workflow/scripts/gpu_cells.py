@@ -25,7 +25,7 @@ from xtrace.runtime.repack import copy_package
 from xtrace.runtime.replicate import INTERVAL, Instrumented
 
 BUFFER_SETS = 3  # rotated by short kernels, so that L2 stays nearly cold
-SPARE_LETTERS = "abceghijklmnopqrstuvwxyz"  # last letter of operator namespaces of library copies
+SPARE_LETTERS = "abcdeghijklmnopqrstuvwxyz"  # first letter of operator namespaces of library copies
 
 
 class Expected(NamedTuple):

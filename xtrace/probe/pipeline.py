@@ -2,6 +2,7 @@
 
 A phase begins where a warp starts to wait (barrier, matrix group, copy, mbarrier), where it
 starts to issue a matrix group or a run of asynchronous copies, and where it goes on after a wait.
+A copy wait includes the barrier right behind it; an issue includes the few instructions that prepare it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ COMPUTE = "compute"
 _LOADS = frozenset({"memory", "global_load", "shared_load", "local_load"})
 _MAX_MOVE = 12  # instructions that a boundary may be moved when registers are short
 _MIN_COMPUTE = 4  # instructions
+_SAME_WAIT = 6  # instructions from a copy wait to the barrier that completes it
+_SET_UP = 32  # instructions that prepare an issue
 _COPY_RUN = 24  # instructions between two copies that still count as one run
 _WAITS = {"matrix_wait": "matrix wait", "copy_wait": "copy wait", "barrier": "barrier wait"}
 
@@ -100,27 +103,45 @@ def pipeline_sites(a: KernelAnalysis) -> list[Site]:
         if "mbarrier_wait" in ins.tags:
             for site in _mbarrier_sites(a, i, retry):
                 add(site)
-    return _without_empty_phases(a, found)
+    return _tidy(a, found)
 
 
-def _without_empty_phases(a: KernelAnalysis, found: dict[int, Site]) -> list[Site]:
-    """Drop a ``compute`` phase that would end within a few instructions: it says nothing and costs a record."""
-    keep = []
+def _tidy(a: KernelAnalysis, found: dict[int, Site]) -> list[Site]:
+    """Leave out boundaries that cost a record and say nothing.
+
+    * A barrier a few instructions behind a copy wait belongs to it: wait for the own copies, then for everybody's.
+    * The few instructions between the end of a wait and the issue of a matrix group or copy prepare that issue.
+    * A ``compute`` phase that ends within a few instructions is none.
+    """
     for i in sorted(found):
-        site = found[i]
-        if site.phase == COMPUTE:
-            last = a.cfg.blocks[a.cfg.block_of[i]].last
-            if any(k in found for k in range(i + 1, min(i + _MIN_COMPUTE, last) + 1)):
-                continue
-        keep.append(replace(site, alternatives=_alternatives(a, site, found)))
-    return keep
+        site = found.get(i)
+        if site is None:
+            continue
+        if site.phase == "copy wait" and (k := _next(a, found, i, _SAME_WAIT)) is not None:
+            after = _next(a, found, k, _SAME_WAIT) if found[k].phase == COMPUTE else None
+            if after is not None and found[after].phase == "barrier wait":
+                del found[k], found[after]
+            elif found[k].phase == "barrier wait":
+                del found[k]
+        if site.phase == COMPUTE and (k := _next(a, found, i, _SET_UP)) is not None:
+            if found[k].phase.endswith(" issue"):
+                found[i] = replace(site, phase=found.pop(k).phase)
+            elif k - i <= _MIN_COMPUTE:
+                del found[i]
+    return [replace(found[i], alternatives=_alternatives(a, found[i], found)) for i in sorted(found)]
+
+
+def _next(a: KernelAnalysis, found: dict[int, Site], i: int, reach: int) -> int | None:
+    """The next site of the same block, at most ``reach`` instructions on."""
+    last = a.cfg.blocks[a.cfg.block_of[i]].last
+    return next((k for k in range(i + 1, min(i + reach, last) + 1) if k in found), None)
 
 
 def _alternatives(a: KernelAnalysis, site: Site, found: dict[int, Site]) -> tuple[int, ...]:
     """Later places for the end of a wait, earlier ones for the start of something, in the same block."""
     block = a.cfg.blocks[a.cfg.block_of[site.index]]
     places: list[int] = []
-    if site.phase == COMPUTE:
+    if site.index and _ends_wait(a, site.index):
         for k in range(site.index + 1, min(block.last, site.index + _MAX_MOVE) + 1):
             if k in found or not _is_plain(a.instructions[k - 1]):
                 break
@@ -131,6 +152,12 @@ def _alternatives(a: KernelAnalysis, site: Site, found: dict[int, Site]) -> tupl
                 break
             places.append(k)
     return tuple(places)
+
+
+def _ends_wait(a: KernelAnalysis, index: int) -> bool:
+    """Whether the site marks that a wait is over: then it may move later, but not earlier."""
+    before = a.instructions[index - 1]
+    return bool(before.tags & {*_WAITS, "mbarrier_wait"}) or before.flow is Flow.BRANCH
 
 
 def _is_plain(ins: Instruction) -> bool:

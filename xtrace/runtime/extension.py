@@ -35,12 +35,12 @@ class ExtensionPackage:
     def copy(
         self, source: Path, target: Path, letter: str, images: tuple[bytes, bytes] | None = None
     ) -> tuple[Path, str]:
-        """A private copy whose operators live in a namespace ending in ``letter``; returns library and namespace.
+        """A private copy whose operators live in a namespace starting with ``letter``; returns library and namespace.
 
         ``images`` replaces the first image by the second.
         """
         copied = copy_package(source, target, self.library, self.names)
-        namespace = self.namespace[:-1] + letter
+        namespace = letter + self.namespace[1:]
         if namespace != self.namespace:
             rename_namespace(copied.library, self.namespace, namespace)
         if images is not None:

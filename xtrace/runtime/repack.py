@@ -113,13 +113,16 @@ def _unpack(wheel: Path, target: Path, names: tuple[str, ...]) -> None:
 
 
 def rename_namespace(library: Path, old: str, new: str) -> None:
-    """Replace the operator namespace string ``old`` in a copied library by ``new`` (same length), in place.
+    """Replace the operator namespace string ``old`` in a copied library by ``new``, in place.
+
+    The two differ in the first letter only: linkers let strings share tails, so the later letters may belong to an
+    operator's name as well (FlashAttention-3's ``fwd`` is the tail of ``fa3_fwd``).
 
     Raises ``BadInput`` XT5031 unless the string stands exactly once in the file as a whole C string, and the file is
     a private copy (one hard link).
     """
-    if len(old) != len(new) or not new.isidentifier() or not new.isascii():
-        raise BadInput("XT5031", f"namespace {new!r} cannot replace {old!r}", hint="same length, an identifier")
+    if old[1:] != new[1:] or not new.isidentifier() or not new.isascii():
+        raise BadInput("XT5031", f"namespace {new!r} cannot replace {old!r}", hint="only the first letter may differ")
     if library.stat().st_nlink != 1:
         raise BadInput("XT5031", "the library is hard-linked", where=str(library), hint="work on a copy")
     data = library.read_bytes()
