@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -108,12 +109,11 @@ def _print(source: Image, rows: list[dict[str, Any]], reason: str | None) -> Non
         f"[bold]{escape(source.name)}[/bold]  {source.arch}, {names[source.flavour]}, {len(source.data):,} bytes, "
         f"{len(source.kernels)} kernel{'s' if len(source.kernels) != 1 else ''}"
     )
-    table = Table()
+    table = Table(box=box.SIMPLE, pad_edge=False)  # fits 80 columns, also where it is piped
     table.add_column("#", justify="right")
-    table.add_column("kernel", overflow="fold", ratio=1, min_width=20)
-    headings = ("instructions", "registers", "threads", "shared", "barriers", "loops (depth)", "free regs", "free UR")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    table.add_column("kernel", overflow="fold", ratio=1, min_width=16)
+    for heading in ("instr.", "regs", "threads", "shared", "bars", "loops", "free R", "free UR"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for number, row in enumerate(rows, 1):
         loops, free = row["loops"], row["free"]
         table.add_row(
@@ -138,7 +138,8 @@ def _print(source: Image, rows: list[dict[str, Any]], reason: str | None) -> Non
     if reason:
         console.print(f"loops and free resources are not known: {escape(reason)}", style="yellow")
     else:
-        console.print("free regs: what the register count may rise by at unchanged occupancy; free UR: never named")
+        console.print("bars: barriers; loops: count (depth); free R: registers to spare at unchanged occupancy;")
+        console.print("free UR: uniform registers that the kernel never names")
 
 
 def _threads(row: dict[str, Any]) -> str:
