@@ -109,16 +109,14 @@ def _print(source: Image, rows: list[dict[str, Any]], reason: str | None) -> Non
         f"[bold]{escape(source.name)}[/bold]  {source.arch}, {names[source.flavour]}, {len(source.data):,} bytes, "
         f"{len(source.kernels)} kernel{'s' if len(source.kernels) != 1 else ''}"
     )
-    table = Table(box=box.SIMPLE, pad_edge=False)  # fits 80 columns, also where it is piped
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1))  # fits 80 columns, also where it is piped
     table.add_column("#", justify="right")
-    table.add_column("kernel", overflow="fold", ratio=1, min_width=16)
     for heading in ("instr.", "regs", "threads", "shared", "bars", "loops", "free R", "free UR"):
         table.add_column(heading, justify="right", no_wrap=True)
     for number, row in enumerate(rows, 1):
         loops, free = row["loops"], row["free"]
         table.add_row(
             str(number),
-            escape(_short(row["demangled"])),
             f"{row['instructions']:,}",
             str(row["registers"]),
             _threads(row),
@@ -130,8 +128,7 @@ def _print(source: Image, rows: list[dict[str, Any]], reason: str | None) -> Non
         )
     console.print(table)
     for number, row in enumerate(rows, 1):
-        if _short(row["demangled"]) != row["demangled"]:
-            console.print(f"{number}: {escape(row['demangled'])}", style="dim", soft_wrap=True)
+        console.print(f"{number:3d}  {escape(row['demangled'])}", soft_wrap=True)
     for row in rows:
         if row["text_relocations"]:
             console.print(f"{escape(_short(row['demangled']))}: its code has relocations and cannot be moved")
