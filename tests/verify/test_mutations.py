@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Sequence
 from functools import lru_cache
@@ -26,7 +27,9 @@ KERNELS = (
     "tma_tile",
     "brx_table",
 )
-MANY = 25  # instances per fault and kernel; the quick tier has one each on a third of the kernels, in turn
+# Instances per fault and kernel; the quick tier has one each on a third of the kernels, in turn. 25 take about forty
+# minutes on two cores: for a release, not for every run.
+MANY = int(os.environ.get("XTRACE_MUTATIONS", "2"))
 
 
 @lru_cache(maxsize=1)
