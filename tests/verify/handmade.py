@@ -91,6 +91,7 @@ def insert(
     probe_registers: Sequence[str] = (),
     patches: Mapping[tuple[int, int], str] | None = None,
     literals: Sequence[int] = (),
+    sites: Sequence[dict[str, Any]] = (),
 ) -> Traced:
     """Put words before the instructions at the given byte offsets.
 
@@ -131,7 +132,7 @@ def insert(
         "registers": {"before": target.registers, "after": count},
         "instructions": {"before": len(code), "after": len(out.text) // 16},
         "islands": [{"pc": pc, "words": len(islands[pc]), "kind": "record"} for pc in starts],
-        "sites": [],
+        "sites": list(sites),
         "probe_registers": list(probe_registers),
         "slot": {"stride": 65536, "ring": 32768, "record": 8, "header": 33280, "header_bytes": 64},
         "patches": [
@@ -205,5 +206,6 @@ def record_words(
 def spin(record: Sequence[int] | None = None, *, site: int = SITE, **options: Any) -> Traced:
     """The golden kernel ``spin`` with a prologue and one record island."""
     islands = {0: PROLOGUE, site: record_words() if record is None else record}
-    options = {"probe_registers": STATE, "patches": PATCHES, **options}
+    named = [{"id": 1, "kind": "record", "pc": site}]
+    options = {"probe_registers": STATE, "patches": PATCHES, "sites": named, **options}
     return insert(SPIN, islands, **options)

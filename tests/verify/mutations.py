@@ -502,6 +502,26 @@ def lying_patches(s: Subject, rng: random.Random) -> Mutant:
     return s.file(s.data, f"map lies about patch {n} ({how})", "effects", claim=lambda k: k.update(patches=patches))
 
 
+def lying_numbers(s: Subject, rng: random.Random) -> Mutant | None:
+    sites = copy.deepcopy(s.claim["sites"])
+    records = [x for x in sites if x["id"] is not None]
+    if not records:
+        return None
+    rng.choice(records)["id"] += rng.choice((1000, 100000))
+    return s.file(s.data, "map names a site by another number", "effects", claim=lambda k: k.update(sites=sites))
+
+
+def odd_register(s: Subject, rng: random.Random) -> Mutant | None:
+    """A 64-bit store takes its data from an odd register: the disassembler does not mind, the hardware does."""
+    stores = [j for j, _ in s.probes if s.traced[j].opcode in ("STG.E.64", "STG.E.128")]
+    if not stores:
+        return None
+    j = rng.choice(stores)
+    words = s.words()
+    words[j] ^= 1 << 32
+    return s.mutant(words, f"odd register in `{s.traced[j].text}`", "effects")
+
+
 def lying_registers(s: Subject, rng: random.Random) -> Mutant | None:
     used = 0
     for j, i in s.probes:
@@ -542,4 +562,6 @@ MUTATORS: tuple[Mutator, ...] = (
     lying_islands,
     lying_patches,
     lying_registers,
+    lying_numbers,
+    odd_register,
 )

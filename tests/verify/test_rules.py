@@ -184,10 +184,24 @@ def test_ring_that_is_longer_than_the_map_says_is_found() -> None:
     assert "outside the warp's ring" in failed(traced.with_kernel(slot=slot))["effects"]
 
 
+@pytest.mark.parametrize(
+    ("word", "register"),
+    [
+        (h.store(60, 0, 11, h.control(2, read=3), 1), "R11"),
+        (h.store(61, 0, 10, h.control(2, read=3), 1), "UR61"),
+        (h.word(0x7805 | 11 << 16, 0x15000, h.control(2)), "R11"),
+    ],
+)
+def test_misaligned_register_is_found(word: int, register: str) -> None:
+    assert f"{register} does not start an aligned group" in failed(h.spin(changed(5, word)))["effects"]
+
+
 LIES: dict[str, tuple[Callable[[dict], dict], str]] = {
     "registers": (lambda k: {"registers": {"before": 14, "after": 16}}, "resources"),
     "instructions": (lambda k: {"instructions": {"before": 56, "after": 57}}, "instructions"),
     "site without island": (lambda k: {"sites": [{"pc": 0x40, "op": "S2R"}]}, "instructions"),
+    "wrong site number": (lambda k: {"sites": [{"id": 2, "pc": h.SITE}]}, "effects"),
+    "site that never records": (lambda k: {"sites": [*k["sites"], {"id": 2, "pc": h.SITE}]}, "effects"),
     "site with another opcode": (lambda k: {"sites": [{"pc": h.SITE, "op": "HGMMA"}]}, "instructions"),
     "hidden state": (lambda k: {"probe_registers": ["UR58"]}, "liveness"),
     "no patches": (lambda k: {"patches": []}, "effects"),

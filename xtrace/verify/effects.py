@@ -13,6 +13,7 @@ from typing import Any
 from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import MNEMONICS, Action, NotUnderstood, Warp, compile_word
+from xtrace.verify.forms import misaligned
 from xtrace.verify.pair import Pair
 
 __all__ = ["check"]
@@ -57,6 +58,8 @@ def _allowed(pair: Pair, ins: Instruction) -> None:
         pair.fail(_EFFECTS, f"{ins.base} is not among what a probe may consist of", ins)
     elif ins.writes & ~_writable(pair):
         pair.fail(_EFFECTS, "probe writes a convergence barrier", ins)
+    elif register := misaligned(ins):
+        pair.fail(_EFFECTS, f"{register} does not start an aligned group of registers: an illegal instruction", ins)
     elif ins.word & _FREE_BITS:
         pair.fail(_EFFECTS, "probe word has reserved bits set", ins)
 
@@ -127,6 +130,17 @@ def _dry_run(pair: Pair, patches: dict[int, str]) -> None:
             actions[j] = action
         if not _run(pair, launch, actions, rounds):
             return
+        if number == 0:
+            _site_numbers(pair, launch)
+
+
+def _site_numbers(pair: Pair, launch: _Launch) -> None:
+    """The numbers that records carry must be those by which the map names its sites."""
+    named = {site.get("id") for site in (pair.claim or {}).get("sites") or ()} - {None}
+    if stray := launch.numbers - named:
+        pair.fail(_EFFECTS, f"records carry site number {min(stray)}, which the map does not have")
+    if silent := sorted(str(n) for n in named - launch.numbers):
+        pair.fail(_EFFECTS, f"map names site number {silent[0]}, which no record carries")
 
 
 def _compile(pair: Pair, j: int, patch: int | None = None) -> Action | None:
@@ -185,6 +199,7 @@ class _Launch:
         self.slot = base + index * layout.stride
         header = table + index * layout.header_bytes if layout.header is None else self.slot + layout.header
         self.allowed = ((self.slot, self.slot + layout.ring + _SLACK), (header, header + layout.header_bytes))
+        self.numbers: set[int] = set()  # second word of every record stored in the ring
         self.patched = {
             "buffer_lo": base & 0xFFFFFFFF,
             "buffer_hi": base >> 32,
@@ -238,4 +253,7 @@ def _steps(pair: Pair, launch: _Launch, actions: dict[int, Action], island: rang
                 why = f"stores {store.size} bytes at slot offset {at:#x}, outside the warp's ring and header"
                 pair.fail(_EFFECTS, why, pair.output.code[j])
                 return False
+            at = store.address - launch.slot
+            if 0 <= at < launch.allowed[0][1] - launch.slot:
+                launch.numbers.update(value for k, value in enumerate(store.data) if (at + 4 * k) % 8 == 4)
     return True

@@ -117,6 +117,8 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 
 
 def _move(o: list[str], mods: list[str], imm: int | None) -> Action:
+    if mods or len(o) != 2:
+        raise NotUnderstood("move form")
     source = _value(o[1], imm)
     return lambda w: _put(w, o[0], source(w))
 
@@ -212,6 +214,8 @@ def _lea(o: list[str], mods: list[str], imm: int | None) -> Action:
 
 
 def _select(o: list[str], mods: list[str], imm: int | None) -> Action:
+    if mods or len(o) != 4:
+        raise NotUnderstood("selection form")
     a, b, p = _value(o[1]), _value(o[2], imm), _value(o[3])
     return lambda w: _put(w, o[0], a(w) if p(w) else b(w))
 
@@ -226,6 +230,9 @@ def _compare(o: list[str], mods: list[str], imm: int | None) -> Action:
 
 
 def _elect(o: list[str], mods: list[str], imm: int | None) -> Action:
+    if mods or len(o) != 3 or o[2] != "PT":
+        raise NotUnderstood("election form")
+
     def run(w: Warp) -> None:
         _put(w, o[0], 1)
         _put(w, o[1], 1)

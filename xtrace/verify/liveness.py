@@ -126,14 +126,13 @@ def _caps(pair: Pair) -> None:
 
 
 def persistent(pair: Pair) -> int:
-    """Uniform registers that some island reads before it writes them: state that probes keep between islands."""
-    uniform = pair.isa.layout["UR"].mask
+    """Registers that some island reads before it writes them: state that probes keep between islands."""
     exposed = 0
     for _, island in pair.align.islands():
         written = 0
         for j in island:
             ins = pair.output.code[j]
-            exposed |= ins.reads & uniform & ~written
+            exposed |= ins.reads & ~written
             written |= ins.kills
     return exposed
 
@@ -144,15 +143,16 @@ def _uniform(pair: Pair) -> None:
     named = 0
     for ins in pair.original.code:
         named |= ins.writes | ins.reads
-    state = persistent(pair)
+    kept = persistent(pair)
+    state = kept & layout["UR"].mask
     if hit := state & named:
         pair.fail(_LIVE, f"probes keep state in {_names(pair, hit)}, which the kernel uses")
     if pair.claim is not None:
-        kept = state
+        own = state
         for _, island in pair.align.islands()[1:]:  # the prologue may use what the kernel has not touched yet
             for j in island:
-                kept |= pair.output.code[j].writes & layout["UR"].mask & ~named
-        unclaimed = set(layout.names(kept)) - set(pair.claim.get("probe_registers") or ())
+                own |= pair.output.code[j].writes & layout["UR"].mask & ~named
+        unclaimed = set(layout.names(own)) - set(pair.claim.get("probe_registers") or ())
         if unclaimed:
             pair.fail(_LIVE, f"probes keep state in {', '.join(sorted(unclaimed))}, which the map does not list")
     converged = _converged(pair.original)
@@ -161,7 +161,9 @@ def _uniform(pair: Pair) -> None:
             ins = pair.output.code[j]
             if (hit := ins.writes & uniform & named) and not converged[i] and not ins.never:
                 pair.fail(_LIVE, f"writes {_names(pair, hit)} of the kernel where lanes may have diverged", ins)
-    _defined(pair, state)
+    # A probe that records a kernel register reads one that no probe set; all others must not.
+    times_only = all(s.get("probe", "time") == "time" for s in (pair.claim or {}).get("sites") or ())
+    _defined(pair, kept if times_only else state)
 
 
 def _defined(pair: Pair, state: int) -> None:

@@ -1,0 +1,41 @@
+"""Shapes of probe words that the disassembler accepts and the hardware does not: misaligned registers.
+
+A misaligned pair or quad is an illegal instruction at run time; the vendor's disassembler prints it without complaint.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xtrace.isa.model import Instruction
+
+__all__ = ["misaligned"]
+
+_REGISTER = re.compile(r"(U?R)(\d+)")
+_ADDRESS = re.compile(r"\[(?:RZ\.U32\+)?UR(\d+)")
+
+
+def misaligned(ins: Instruction) -> str:
+    """The first register of ``ins`` that must start a pair or quad and does not; empty when all is well."""
+    text = ins.text.split(" ", 1)[1] if ins.text.startswith("@") else ins.text
+    opcode, _, rest = text.strip().partition(" ")
+    base, *mods = opcode.split(".")
+    operands = [part.strip() for part in rest.split(",")]
+    width = 4 if "128" in mods else 2 if "64" in mods else 1
+    wanted: list[tuple[str, int]] = []
+    if base == "STG":
+        wanted.append((operands[-1], width))
+        if (address := _ADDRESS.search(operands[0])) and int(address[1]) % 2:
+            return f"UR{address[1]}"
+    elif base == "CS2R":
+        wanted.append((operands[0], 1 if "32" in mods else 2))
+    elif base in ("LDC", "ULDC"):
+        wanted.append((operands[0], width))
+    elif "WIDE" in mods and len(operands) >= 4:
+        wanted += [(operands[0], 2), (operands[3], 2)]
+    elif base in ("UIADD3", "UMOV") and width == 2:
+        wanted += [(operand, 2) for operand in operands]
+    for operand, size in wanted:
+        if (match := _REGISTER.fullmatch(operand)) and int(match[2]) % size:
+            return operand
+    return ""
