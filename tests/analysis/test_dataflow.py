@@ -163,13 +163,21 @@ def test_the_matrix_unit_owns_its_registers_until_the_group_is_waited_for() -> N
     assert not busy[6]
 
 
-def test_registers_of_a_fence_window_are_not_to_be_written_inside_it() -> None:
+def test_registers_of_a_fence_window_are_not_to_be_written_inside_it_or_right_before() -> None:
     cfg = program(
-        ins(0), ins(1, tags=["matrix_fence"]), ins(2), _wgmma(3, R2, commit=True), ins(4, flow=Flow.EXIT, falls=False)
+        ins(0, stall=4),
+        ins(1, stall=4),
+        ins(2, stall=4),
+        ins(3, tags=["matrix_fence"]),
+        ins(4),
+        _wgmma(5, R2, commit=True),
+        ins(6, flow=Flow.EXIT, falls=False),
     )
     busy = inflight(cfg, 6, ALL).busy
-    assert busy[2] & R2
-    assert not busy[0] & R2, "before the fence it is an ordinary dead register"
+    assert busy[4] & R2
+    assert busy[3] & R2, "a result written here would not have arrived at the fence"
+    assert busy[2] & R2, "4 of 8 cycles"
+    assert not busy[1] & R2, "8 cycles before the fence it is an ordinary dead register"
 
 
 def test_a_group_stays_owned_around_a_loop() -> None:

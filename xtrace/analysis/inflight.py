@@ -17,6 +17,7 @@ from .cfg import ControlFlow
 
 __all__ = ["InFlight", "inflight"]
 
+_BEFORE_FENCE = 8  # cycles from a register's write to the fence of a matrix operation that uses it (7.1)
 _MAX_GROUPS = 8  # older groups are merged into the oldest: more ownership, never less
 
 
@@ -107,6 +108,7 @@ def _fence_windows(cfg: ControlFlow) -> list[int]:
     ins = cfg.instructions
     into = [0] * len(cfg.blocks)
     before = [0] * len(ins)
+    behind_fence: dict[int, int] = {}
     changed = True
     while changed:
         changed = False
@@ -116,6 +118,7 @@ def _fence_windows(cfg: ControlFlow) -> list[int]:
                 bits |= into[s]
             for i in reversed(block.indices):
                 if "matrix_fence" in ins[i].tags:
+                    behind_fence[i] = bits
                     bits = 0
                 elif ins[i].latency is Latency.ASYNC_MATRIX:
                     bits |= ins[i].reads | ins[i].writes
@@ -123,6 +126,16 @@ def _fence_windows(cfg: ControlFlow) -> list[int]:
             if bits != into[block.number]:
                 into[block.number] = bits
                 changed = True
+    for fence, bits in behind_fence.items():  # a result must have arrived when the fence issues
+        stack = [(fence, 0)]
+        seen: dict[int, int] = {}
+        while stack:
+            i, cycles = stack.pop()
+            if cycles >= _BEFORE_FENCE or seen.get(i, _BEFORE_FENCE) <= cycles:
+                continue
+            seen[i] = cycles
+            before[i] |= bits
+            stack += [(p, cycles + max(ins[p].control.stall, 1)) for p in cfg.predecessors[i]]
     return before
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa.nvidia.emit import Store
@@ -110,9 +111,18 @@ def _share_elected_lane(a: KernelAnalysis, group: list[PlacedSite], free: FreeFi
 def _untouched(a: KernelAnalysis, p: PlacedSite, q: PlacedSite, registers: int) -> bool:
     """No kernel instruction from one island to the next touches the registers or changes the active lanes."""
     return all(
-        not (ins.reads | ins.writes) & registers and "converge" not in ins.tags and not ins.opaque
+        not (ins.reads | ins.writes) & registers
+        and "converge" not in ins.tags
+        and a.isa.max_registers(ins) is None
+        and not ins.opaque
         for ins in a.instructions[p.site.index : q.site.index]
     )
+
+
+class _UnderWay(NamedTuple):
+    registers: int
+    scoreboard: int
+    targets: frozenset[int]  # islands that wait for it
 
 
 class _Committer:
@@ -128,7 +138,7 @@ class _Committer:
         self._free = free
         self._islands = islands
         self._anchors = anchors
-        self._under_way: list[tuple[int, int]] = []  # stores of this group not waited for: registers, scoreboard
+        self._under_way: list[_UnderWay] = []  # stores of this group not waited for yet
         self._taken = 0  # never-named registers that a site in a loop uses
         self.waits: dict[int, int] = dict.fromkeys(islands, 0)
 
@@ -136,6 +146,8 @@ class _Committer:
         self._under_way = []
         for n, p in enumerate(group):
             later = group[n + 1] if n + 1 < len(group) else None
+            # What this island waits for anyway is no longer under way behind it.
+            self._under_way = [x for x in self._under_way if p.site.index not in x.targets]
             if later is None or p.split or not self._late(p, later):
                 self._here(p)
 
@@ -164,7 +176,7 @@ class _Committer:
                 continue
             for data in self._registers(p, 2):
                 mask = 3 << data
-                if not _untouched(self._a, p, later, mask):
+                if not _untouched(self._a, p, later, mask) or not self._room_beside(later, mask):
                     continue
                 targets = self._deferred(at, scoreboard, mask)
                 if targets is not None:
@@ -176,6 +188,11 @@ class _Committer:
                     self._start(mask, scoreboard, targets)
                     return True
         return False
+
+    def _room_beside(self, later: PlacedSite, mask: int) -> bool:
+        """Whether ``later`` can capture its own clock while these registers wait to be stored in its island."""
+        width = 1 if later.split else 2
+        return any(not ((1 << width) - 1) << d & mask for d in self._free.at(later.site.index).groups(width))
 
     def _here(self, p: PlacedSite) -> None:
         """Store the record in its own island; defer the wait if possible, else wait at the island's end."""
@@ -204,8 +221,8 @@ class _Committer:
         avoid = self._stored_here(p)
         unit = (1 << width) - 1
         busy = 0
-        for mask, _ in self._under_way:
-            busy |= mask
+        for store in self._under_way:
+            busy |= store.registers
         usable = [d for d in self._free.at(p.site.index).groups(width) if not unit << d & avoid]
         # Stable sort: never-named registers stay in front among equals.
         usable.sort(key=lambda d: (bool(unit << d & busy), bool(unit << d & self._taken)))
@@ -213,10 +230,10 @@ class _Committer:
 
     def _claim(self, p: PlacedSite, mask: int) -> None:
         """``p`` writes these registers: it waits for the stores of its group that may still read them."""
-        for registers, scoreboard in list(self._under_way):
-            if registers & mask:
-                self.waits[p.site.index] |= 1 << scoreboard
-                self._under_way = [x for x in self._under_way if x[1] != scoreboard]
+        for store in list(self._under_way):
+            if store.registers & mask:
+                self.waits[p.site.index] |= 1 << store.scoreboard
+                self._under_way = [x for x in self._under_way if x.scoreboard != store.scoreboard]
 
     def _deferred(self, at: int, scoreboard: int, mask: int) -> frozenset[int] | None:
         """Islands that must wait for a store issued in the island at ``at``: far ones if possible, else the next."""
@@ -225,7 +242,7 @@ class _Committer:
 
     def _start(self, mask: int, scoreboard: int, targets: frozenset[int]) -> None:
         self._taken |= mask & ~self._a.named
-        self._under_way.append((mask, scoreboard))
+        self._under_way.append(_UnderWay(mask, scoreboard, targets))
         for t in targets:
             self.waits[t] |= 1 << scoreboard
 

@@ -38,6 +38,8 @@ def next_islands(
             continue
         seen.add(i)
         ins = a.instructions[i]
+        if a.isa.max_registers(ins) is not None and registers:  # the registers may be given away
+            return None
         if ins.opaque or touches_scoreboard(ins) & bit or (ins.reads | ins.writes) & registers:
             return None
         stack += a.cfg.successors[i]

@@ -123,6 +123,9 @@ def _place_records(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) 
     for site in sites:
         if site.kind != "record":
             continue
+        if not result.analysis.reachable(site.index):
+            result.refused.append(RefusedSite(site, "control never gets here"))
+            continue
         for index in (site.index, *site.alternatives):
             placed = _try_record(replace(site, index=index), next_id, free)
             if placed is not None:
