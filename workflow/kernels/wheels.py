@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,7 +115,7 @@ def _pip_download(package: str, pin: Mapping[str, Any], folder: str, say: Callab
     requirement.write_text(f"{package}=={pin['version']} --hash=sha256:{pin['sha256']}\n", encoding="utf-8")
     command = [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"),
-        *("--platform", pin["platform"], "--no-input", "--disable-pip-version-check", "--progress-bar=raw"),
+        *("--platform", pin["platform"], "--no-input", "--disable-pip-version-check", f"--progress-bar={_progress()}"),
         *("--dest", folder, "--requirement", str(requirement)),
     ]
     environment = {**os.environ, "PIP_RESUME_RETRIES": "5", "PIP_RETRIES": "5"}
@@ -145,6 +146,15 @@ def _pip_download(package: str, pin: Mapping[str, Any], folder: str, say: Callab
             f"pip could not download {package}=={pin['version']}: {last[:200]}",
             hint="check the network, or put the wheel in a folder named by XTRACE_WHEELS",
         )
+
+
+def _progress() -> str:
+    """How this pip can report its progress; the one that Python 3.11 brings along knows no machine-readable way."""
+    try:
+        major, minor = metadata.version("pip").split(".")[:2]
+        return "raw" if (int(major), int(minor)) >= (24, 1) else "off"
+    except (metadata.PackageNotFoundError, ValueError):
+        return "off"
 
 
 def _copy(source: Any, out: Any, limit: int) -> tuple[str, int]:
