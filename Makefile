@@ -10,11 +10,12 @@ comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 
+# `make test` has the driver bindings too: how the driver is called is tested against a stand-in.
 # With a GPU the measurement rules need the driver bindings, and PyTorch for the kernels that live in its extensions.
 GPUS := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 RUN_EXTRAS := kernels$(if $(filter-out 0,$(GPUS)),$(comma)gpu$(comma)torch)
 RUN_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(RUN_EXTRAS))
-TEST_STAMP := $(VENV)/.installed-dev-kernels
+TEST_STAMP := $(VENV)/.installed-dev-kernels-gpu
 
 .PHONY: help run test lint fmt bench headline clean
 
@@ -25,6 +26,7 @@ $(BIN)/python:
 	@echo "==> creating $(VENV) with $(PYTHON)"
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 2; }
 	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q --upgrade 'pip>=24.1'
 
 $(RUN_STAMP): pyproject.toml | $(BIN)/python
 	@echo "==> installing xtrace[$(RUN_EXTRAS)]"
@@ -32,8 +34,8 @@ $(RUN_STAMP): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_STAMP): pyproject.toml | $(BIN)/python
-	@echo "==> installing xtrace[dev,kernels]"
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[dev,kernels]'
+	@echo "==> installing xtrace[dev,kernels,gpu]"
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[dev,kernels,gpu]'
 	@touch $@
 
 run: $(RUN_STAMP)  ## build kernels, splice, verify, compare, (measure,) report -> results/report.html

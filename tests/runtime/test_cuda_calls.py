@@ -37,7 +37,7 @@ m.unload(); d.free(a)
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or importlib.util.find_spec("cuda.bindings") is None:
+    if compiler is None or importlib.util.find_spec("cuda") is None:
         pytest.skip("needs a C compiler and the gpu extra")
     library = tmp_path_factory.mktemp("fake") / "libcuda.so.1"
     subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", library, HERE / "fakecuda.c", "-ldl"], check=True)
@@ -100,7 +100,7 @@ def test_driver_failures_become_typed_errors(driver: Path, settings: dict, code:
 
 
 def test_a_machine_without_driver_is_told_so() -> None:
-    if importlib.util.find_spec("cuda.bindings") is None:
+    if importlib.util.find_spec("cuda") is None:
         pytest.skip("needs the gpu extra")
     program = "from xtrace.runtime.device import open_device\nopen_device()"
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
