@@ -148,7 +148,8 @@ class _Committer:
             later = group[n + 1] if n + 1 < len(group) else None
             # What this island waits for anyway is no longer under way behind it.
             self._under_way = [x for x in self._under_way if p.site.index not in x.targets]
-            if later is None or p.split or not self._late(p, later):
+            at_entry = p.site.index == 0  # shares the prologue's island, which is to leave nothing half done
+            if later is None or p.split or at_entry or not self._late(p, later):
                 self._here(p)
 
     def exit(self, p: PlacedSite) -> None:
