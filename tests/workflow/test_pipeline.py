@@ -120,7 +120,10 @@ def test_with_a_gpu_every_cell_is_measured_in_fresh_processes(
         "timelines=[softmax_triton]",
     )
     jobs = dict(line.split() for line in output.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit())
-    cells = 2 * 2 + 2 * 2 * 1  # two workloads: xtrace with two probe sets, two baselines with one group
-    assert jobs["measure"] == str(6 * cells)
+    assert jobs["measure"] == "2"
+    log = snakemake(
+        tree, "--dry-run", "--printshellcmds", "--configfile", "configs/quick.yaml", "--config", "overhead=auto"
+    )
+    assert "--cells xtrace:sche xtrace:pp proton:sche ptx-probe:sche --processes 6" in log
     assert jobs["trace"] == "1"
     assert jobs["plot_timeline"] == "1"

@@ -101,23 +101,19 @@ CELLS = [
 ]
 
 
-def instrumented(wildcards):
+def instrumented(workload, tracer, probes):
     """The image whose overhead is measured."""
-    if wildcards.tracer == "xtrace":
-        return f"results/traced/{wildcards.workload}/{wildcards.probes}.cubin"
-    return f"results/baselines/{wildcards.tracer}/{wildcards.workload}/{wildcards.probes}/result.json"
+    if tracer == "xtrace":
+        return f"results/traced/{workload}/{probes}.cubin"
+    return f"results/baselines/{tracer}/{workload}/{probes}/result.json"
 
 
 def raw_samples(_wildcards):
-    """Fresh samples when this machine measures, otherwise the recorded ones of the configured workloads."""
-    if not MEASURE:
-        folder = Path(config["recorded"], "overhead", "raw")
-        return sorted(str(p) for p in folder.glob("*.json") if p.name.split(".")[0] in WORKLOADS)
-    return [
-        f"results/overhead/raw/{workload}.{tracer}.{probes}.{process}.json"
-        for workload, tracer, probes in CELLS
-        for process in range(config["measurement"]["processes"])
-    ]
+    """Folders of fresh samples when this machine measures, otherwise recorded files of the configured workloads."""
+    if MEASURE:
+        return [f"results/overhead/raw/{workload}" for workload in WORKLOADS]
+    folder = Path(config["recorded"], "overhead", "raw")
+    return sorted(str(p) for w in WORKLOADS for place in (folder, folder / w) for p in place.glob(f"{w}.*.json"))
 
 
 def trace_file(workload):
@@ -133,4 +129,3 @@ wildcard_constraints:
     workload="|".join(WORKLOADS),
     tracer="|".join(["xtrace", *TRACERS]),
     probes="|".join(TRACED),
-    process=r"\d+",

@@ -3,29 +3,33 @@
 
 
 rule measure:
-    """Raw samples of one process replicate of one cell. The process holds an exclusive lock on its GPU."""
+    """Raw samples of all cells of one workload. Each replicate is a fresh process that holds a lock on its GPU."""
     input:
         original="results/corpus/{workload}/original.cubin",
         meta="results/corpus/{workload}/meta.json",
-        instrumented=instrumented,
+        instrumented=lambda wildcards: [instrumented(*cell) for cell in CELLS if cell[0] == wildcards.workload],
     output:
-        "results/overhead/raw/{workload}.{tracer}.{probes}.{process}.json",
+        directory("results/overhead/raw/{workload}"),
     log:
-        "results/logs/measure/{workload}.{tracer}.{probes}.{process}.log",
+        "results/logs/measure/{workload}.log",
     conda:
         ENV
     resources:
         gpu=1,
     params:
+        cells=lambda wildcards: [
+            f"{tracer}:{probes}" for workload, tracer, probes in CELLS if workload == wildcards.workload
+        ],
+        processes=config["measurement"]["processes"],
         blocks=config["measurement"]["blocks"],
         control=config["measurement"]["control_blocks"],
         seed=config["measurement"]["seed"],
     message:
-        "measure: {wildcards.tracer} on {wildcards.workload}, {wildcards.probes}, process {wildcards.process}"
+        "measure: {wildcards.workload}, {params.processes} processes, {params.cells}"
     shell:
-        "python workflow/scripts/measure_overhead.py --workload {wildcards.workload} --tracer {wildcards.tracer}"
-        " --probes {wildcards.probes} --process {wildcards.process} --blocks {params.blocks}"
-        " --control-blocks {params.control} --seed {params.seed} --input-cache .cache/inputs --out {output} > {log} 2>&1"
+        "python -m workflow.scripts.measure_workload --workload {wildcards.workload} --cells {params.cells}"
+        " --processes {params.processes} --blocks {params.blocks} --control-blocks {params.control} --seed {params.seed}"
+        " --input-cache .cache/inputs --out {output} 2>&1 | tee {log}"
 
 
 rule trace:

@@ -115,12 +115,19 @@ def main(arguments: Sequence[str]) -> None:
         "--baseline-results", nargs="*", default=[], type=Path, help="result.json files: why cells are missing"
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--raw", nargs="*", default=[], type=Path)
+    parser.add_argument("--raw", nargs="*", default=[], type=Path, help="raw sample files, or folders of them")
     given = parser.parse_args(arguments)
-    documents = [{"file": str(path), **read_json(path)} for path in given.raw]
+    files = [f for path in given.raw for f in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    documents = [{"file": str(path), **read_json(path)} for path in files]
     reasons = unsupported(documents)
     documents = [d for d in documents if "unsupported" not in d]
     table = [row(summarise(cell), given.source) for cell in group(documents)]
+    for measured in table:
+        lost = reasons.get(":".join(measured[k] for k in ("workload", "tracer", "probes")))
+        if lost:
+            measured["problems"] = "; ".join(
+                filter(None, [measured["problems"], f"some processes gave no samples: {lost}"])
+            )
     for path in given.baseline_results:
         result = read_json(path)
         if result.get("status") != "ok":

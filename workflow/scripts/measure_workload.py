@@ -1,0 +1,61 @@
+"""Measure all cells of one workload; every expected file is written, with samples or with the reason for having none.
+
+    python -m workflow.scripts.measure_workload --workload W --cells xtrace:pp proton:pp --out DIR [protocol options]
+
+A process replicate measures all cells of the workload in a fresh process (see measure_overhead.py). A cell that fails
+must not take the report with it: its files then say so, and the tables show "not measured" with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from workflow.scripts.common import read_json, run, write_json
+from xtrace.errors import BadInput
+from xtrace.stats.samples import CELL_KEYS, SCHEMA
+
+
+def fill(out: Path, workload: str, cells: Sequence[str], processes: int) -> list[str]:
+    """Write a document without samples for every file that is missing; returns the reasons, for the log."""
+    reasons = []
+    for cell in cells:
+        tracer, probes = cell.split(":")
+        for process in range(processes):
+            path = out / f"{workload}.{tracer}.{probes}.{process}.json"
+            if path.is_file():
+                continue
+            error = out / "errors" / path.name
+            reason = str(read_json(error).get("error", "")) if error.is_file() else "the process ended without a word"
+            lines = [line for line in reason.strip().splitlines() if line.strip()] or ["no reason given"]
+            reasons.append(f"{path.stem}: {lines[-1]}")
+            key = dict.fromkeys(CELL_KEYS, "") | {"workload": workload, "tracer": tracer, "probes": probes}
+            document: dict[str, Any] = {"schema": SCHEMA, "cell": key, "provenance": {}, "process": process}
+            write_json(path, document | {"blocks": [], "checks": {}, "unsupported": f"failed: {lines[-1]}"})
+    return reasons
+
+
+def main(arguments: Sequence[str], measure: Callable[[Sequence[str]], int] | None = None) -> None:
+    """``measure`` stands in for the measuring program in tests."""
+    parser = argparse.ArgumentParser(prog="measure_workload", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--cells", nargs="+", required=True, metavar="TRACER:PROBES")
+    parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given, protocol = parser.parse_known_args(arguments)
+    for stale in (given.out / "errors").glob(f"{given.workload}.*.json"):
+        stale.unlink()
+    if measure is None:
+        from workflow.scripts.measure_overhead import main as measure
+    cells = [f"{given.workload}:{cell}" for cell in given.cells]
+    code = measure(["--out", str(given.out), "--processes", str(given.processes), *protocol, "--cells", *cells])
+    if code not in (0, 1):  # 1: single cells failed, and left their reason
+        raise BadInput("XT7414", f"the measuring program ended with {code}", where=given.workload)
+    for reason in fill(given.out, given.workload, given.cells, given.processes):
+        print(reason, flush=True)
+
+
+if __name__ == "__main__":
+    run(main)
