@@ -45,7 +45,7 @@ def check(pair: Pair) -> None:
     }
     near = _near_probes(pair)
     for i, ins in enumerate(output.code):
-        relevant = output.probe[i] or (near[i] and (ins.writes | ins.reads) & touched)
+        relevant = output.probe[i] or (near[i] and ((ins.writes | ins.reads) & touched or _claims(ins)))
         if relevant and not ins.never:
             _walk(pair, i, handed)
 
@@ -67,6 +67,10 @@ def _fields(pair: Pair, ins: Instruction) -> None:
         pair.fail(_HAZARDS, "probe uses reuse or batch flags", ins)
 
 
+def _claims(ins: Instruction) -> int:
+    return sum(1 << sb for sb in {ins.control.write_sb, ins.control.read_sb} if sb is not None)
+
+
 def _near_probes(pair: Pair) -> list[bool]:
     """Whether a probe can be reached within the horizon, counted in instructions (each takes a cycle or more)."""
     output = pair.output
@@ -84,15 +88,12 @@ def _walk(pair: Pair, start: int, handed: dict[int, int]) -> None:
     output = pair.output
     code, probe = output.code, output.probe
     first = code[start]
-    claims = 0
-    if probe[start]:
-        for sb in (first.control.write_sb, first.control.read_sb):
-            claims |= 0 if sb is None else 1 << sb
+    claims = _claims(first)
     stack = [(j, max(first.control.stall, 1), first.writes) for j in output.succ[start]]
     seen: dict[int, list[tuple[int, int]]] = {}
     while stack:
         i, cycles, alive = stack.pop()
-        if cycles >= _HORIZON or not (alive | first.reads):
+        if cycles >= _HORIZON or not (alive | first.reads | claims):
             continue
         known = seen.setdefault(i, [])
         if any(c <= cycles and alive & ~bits == 0 for c, bits in known):

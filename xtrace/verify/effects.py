@@ -76,7 +76,7 @@ def _patches(pair: Pair) -> dict[int, str] | None:
     start, end = pair.after.offset, pair.after.offset + len(pair.after.text)
     good = True
     for patch in claim.get("patches") or ():
-        offset, value = patch["offset"], patch["value"]
+        offset, value = patch["offset"], patch.get("value")
         index, inside = divmod(offset - start, pair.word_bytes)
         if value not in _VALUES + _HEADER_VALUES:
             why = f"map patches an unknown value {value!r}"
@@ -136,7 +136,11 @@ def _dry_run(pair: Pair, patches: dict[int, str]) -> None:
 
 def _site_numbers(pair: Pair, launch: _Launch) -> None:
     """The numbers that records carry must be those by which the map names its sites."""
-    named = {site.get("id") for site in (pair.claim or {}).get("sites") or ()} - {None}
+    ids = [site.get("id") for site in (pair.claim or {}).get("sites") or ()]
+    if any(type(n) not in (int, type(None)) for n in ids):
+        pair.fail(_EFFECTS, "map names a site by something that is no number")
+        return
+    named = {n for n in ids if n is not None}
     if stray := launch.numbers - named:
         pair.fail(_EFFECTS, f"records carry site number {min(stray)}, which the map does not have")
     if silent := sorted(str(n) for n in named - launch.numbers):

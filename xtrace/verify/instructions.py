@@ -90,7 +90,7 @@ def _claims(pair: Pair) -> None:
     actual = {"before": len(pair.original.code), "after": len(pair.output.code)}
     for key, value in actual.items():
         # Padding may or may not be counted as instructions of the traced kernel.
-        allowed = {value, value - len(pair.align.padding)} if key == "after" else {value}
+        allowed = (value, value - len(pair.align.padding)) if key == "after" else (value,)
         if key in numbers and numbers[key] not in allowed:
             pair.fail(Promise.INSTRUCTIONS, f"map says {numbers[key]} instructions {key}, the file has {value}")
     islands = {pair.original.code[i].pc for i, _ in pair.align.islands()}
