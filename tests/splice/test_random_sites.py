@@ -18,8 +18,7 @@ def _check(name: str, spec: str, records: int) -> None:
     loaded = image(name)
     try:
         result = apply(plan(loaded, loaded.kernels, spec, Options(records)))
-    except Refused as why:
-        assert why.what
+    except Refused:
         return
     certificate = verify(loaded.data, result.data, result.map)
     assert certificate.ok, (name, spec, certificate.to_json()[:3000])
