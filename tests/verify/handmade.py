@@ -134,7 +134,7 @@ def insert(
         "islands": [{"pc": pc, "words": len(islands[pc]), "kind": "record"} for pc in starts],
         "sites": list(sites),
         "probe_registers": list(probe_registers),
-        "slot": {"stride": 65536, "ring": 32768, "record": 8, "header": 33280, "header_bytes": 64},
+        "slot": {"stride": 65536, "ring": 32768, "record": 8, "header_bytes": 32},
         "patches": [
             {"offset": out.offset + target_off(pc) + 16 * k + 4, "value": value}
             for (pc, k), value in (patches or {}).items()

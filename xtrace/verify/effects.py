@@ -12,7 +12,7 @@ from typing import Any
 
 from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.certificate import Promise
-from xtrace.verify.emulate import MNEMONICS, Action, NotUnderstood, Warp, compile_word
+from xtrace.verify.emulate import MNEMONICS, Action, NotUnderstood, Store, Warp, compile_word
 from xtrace.verify.forms import misaligned
 from xtrace.verify.pair import Pair
 
@@ -25,7 +25,8 @@ _FORBIDDEN = {
     "nanosleep", "matrix", "matrix_async", "matrix_commit", "matrix_fence", "matrix_wait",
 }  # fmt: skip
 _VALUES = ("buffer_lo", "buffer_hi", "slot_count")
-_HEADER_VALUES = ("header_lo", "header_hi")  # where the headers of all warps form a table of their own
+_HEADER_VALUES = ("header_lo", "header_hi")  # only where some island writes headers
+_EMITTED = 28  # offset in the header of the bytes that the warp says it emitted
 _SLACK = 512  # a group of records may run this far past the ring
 _MOST_ROUNDS = 1 << 14  # rings of more records than this are not run until they wrap
 _FREE_BITS = sum(((1 << n) - 1) << b for b, n in ((125, 3), (102, 2), (104, 1)))  # reserved, performance monitor select
@@ -93,8 +94,8 @@ def _patches(pair: Pair) -> dict[int, str] | None:
             continue
         good = False
         pair.fail(_EFFECTS, why, pair.output.code[index] if 0 <= index < len(pair.output.code) else None)
-    own_table = "header" not in (claim.get("slot") or {})
-    missing = [v for v in _VALUES + _HEADER_VALUES * own_table if v not in found.values()]
+    needed = _VALUES + _HEADER_VALUES * any(v in found.values() for v in _HEADER_VALUES)
+    missing = [v for v in needed if v not in found.values()]
     if missing:
         good = False
         pair.fail(_EFFECTS, f"map patches no {' and no '.join(missing)}")
@@ -158,26 +159,21 @@ def _compile(pair: Pair, j: int, patch: int | None = None) -> Action | None:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a warp may store: the first ``ring`` bytes of its slot and some slack, and ``header_bytes`` of header.
-
-    ``header`` is the header's offset in the slot, or ``None`` where the headers of all warps are a separate table.
-    """
+    """Where a warp may store: the first ``ring`` bytes of its slot and some slack, and its entry in the headers."""
 
     stride: int
     ring: int
-    header: int | None
     header_bytes: int
 
     @classmethod
     def of(cls, slot: dict[str, Any]) -> _Layout | str:
         values = [slot.get(key) for key in ("stride", "ring", "header_bytes")]
-        header = slot.get("header")
-        if any(type(v) is not int or not 0 < v < 1 << 40 for v in values) or type(header) not in (int, type(None)):
+        if any(type(v) is not int or not 0 < v < 1 << 40 for v in values):
             return "map does not describe the slot"
         stride, ring, size = (int(v) for v in values if v is not None)
-        if ring + _SLACK > stride or (header is not None and not ring + _SLACK <= header <= stride - size):
-            return f"slot layout of the map overlaps: ring {ring}, header {header}, stride {stride}"
-        return cls(stride, ring, header, size)
+        if ring + _SLACK > stride:
+            return f"slot layout of the map overlaps: ring {ring} and {_SLACK} bytes of slack in a stride of {stride}"
+        return cls(stride, ring, size)
 
 
 class _Launch:
@@ -201,8 +197,10 @@ class _Launch:
         table -= table % 4096
         index = min(wanted, count)
         self.slot = base + index * layout.stride
-        header = table + index * layout.header_bytes if layout.header is None else self.slot + layout.header
+        header = table + index * layout.header_bytes  # the table does not cross a multiple of 4 GiB
         self.allowed = ((self.slot, self.slot + layout.ring + _SLACK), (header, header + layout.header_bytes))
+        self.records = 0
+        self.emitted: int | None = None
         self.numbers: set[int] = set()  # second word of every record stored in the ring
         self.patched = {
             "buffer_lo": base & 0xFFFFFFFF,
@@ -216,6 +214,17 @@ class _Launch:
         special |= {"SR_VIRTUALSMID": rng.randrange(132), "SR_VIRTID": rng.randrange(64), "SR_LANEID": 0}
         constants = {4 * k: threads[k] for k in range(3)} | {0xC + 4 * k: grid[k] for k in range(3)}
         self.warp = Warp(special, constants)
+
+    def saw(self, store: Store) -> None:
+        """Count records and note what the header says."""
+        (slot, end), (header, _) = self.allowed
+        for k, value in enumerate(store.data):
+            at = store.address + 4 * k
+            if slot <= at < end and (at - slot) % 8 == 4:
+                self.numbers.add(value)
+                self.records += 1
+            elif at == header + _EMITTED:
+                self.emitted = value
 
 
 def _run(pair: Pair, launch: _Launch, actions: dict[int, Action], rounds: int) -> bool:
@@ -239,6 +248,10 @@ def _run(pair: Pair, launch: _Launch, actions: dict[int, Action], rounds: int) -
         launch.warp.registers = dict(registers)
         if not _steps(pair, launch, actions, island):
             return False
+        if launch.emitted not in (None, 8 * launch.records):
+            why = f"header says {launch.emitted} bytes were emitted, {launch.records} records of 8 bytes were stored"
+            pair.fail(_EFFECTS, why, pair.output.code[island[-1]])
+            return False
     return True
 
 
@@ -257,7 +270,5 @@ def _steps(pair: Pair, launch: _Launch, actions: dict[int, Action], island: rang
                 why = f"stores {store.size} bytes at slot offset {at:#x}, outside the warp's ring and header"
                 pair.fail(_EFFECTS, why, pair.output.code[j])
                 return False
-            at = store.address - launch.slot
-            if 0 <= at < launch.allowed[0][1] - launch.slot:
-                launch.numbers.update(value for k, value in enumerate(store.data) if (at + 4 * k) % 8 == 4)
+            launch.saw(store)
     return True
