@@ -8,6 +8,7 @@ from xtrace.isa import for_arch
 from xtrace.isa.model import Instruction, Latency
 from xtrace.isa.nvidia.emit import (
     ExitRegisters,
+    Gap,
     Island,
     PrologueRegisters,
     Record,
@@ -29,7 +30,7 @@ def _records(gaps: list[int], **changes: object) -> list[Island]:
     second = Record(2, 22, (Store(20, 0, 1, False),), 6, 3, group_size=None, elect=False, wait_last=False)
     stores = (Store(22, 1, 2, False), Store(24, 2, 3, False))
     third = Record(3, 24, stores, 6, 3, preset=True, group_size=None, elect=False)
-    return record_group(STATE, SLOT, [first, second, third], gaps * 2)
+    return record_group(STATE, SLOT, [first, second, third], [Gap(cycles) for cycles in gaps * 2])
 
 
 def _prologue(block: tuple[int, int, int] | None) -> Island:

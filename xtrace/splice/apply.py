@@ -10,7 +10,16 @@ from typing import Any
 from xtrace.errors import Refused
 from xtrace.image import CodeEdit, parse, rewrite
 from xtrace.isa.nvidia import encode
-from xtrace.isa.nvidia.emit import ExitRegisters, Island, PrologueRegisters, Record, exit_island, prologue, record_group
+from xtrace.isa.nvidia.emit import (
+    ExitRegisters,
+    Island,
+    PrologueRegisters,
+    Record,
+    exit_island,
+    prologue,
+    record_group,
+    wait_island,
+)
 
 from .commit import group_gaps, groups
 from .mapfile import kernel_map, trace_map
@@ -75,9 +84,7 @@ def _record_islands(plan: KernelPlan) -> dict[int, Island]:
     islands: dict[int, Island] = {}
     for group in groups(plan):
         records = [_record(p) for p in group]
-        for p, island in zip(
-            group, record_group(state, plan.slot, records, group_gaps(plan.analysis, group)), strict=True
-        ):
+        for p, island in zip(group, record_group(state, plan.slot, records, group_gaps(plan, group)), strict=True):
             islands[p.site.index] = island
     return islands
 
@@ -117,6 +124,9 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
         i = p.site.index
         islands[i] = _merge(islands.get(i), records[i] if p.site.kind == "record" else _island(plan, p))
         kinds.setdefault(i, "prologue" if p.site.kind == "entry" else p.site.kind)
+    for i, mask in plan.waits.items():
+        islands[i] = wait_island(mask)
+        kinds[i] = "wait"
     starts = [i * size for i in sorted(islands)]
     sums = [0]
     for i in sorted(islands):

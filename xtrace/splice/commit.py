@@ -12,35 +12,44 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from xtrace.analysis import KernelAnalysis
-from xtrace.isa.nvidia.emit import Store
+from xtrace.isa.nvidia.emit import Gap, Store
 
-from .deferral import next_islands
+from .deferral import next_islands, wait_place
 from .model import KernelPlan, PlacedSite
 from .resources import FreeFinder
 
 __all__ = ["commit_records", "group_gaps", "groups"]
 
 _MAX_GROUP = 32
+_WORTH_A_WAIT = 8  # cycles that a wait must be put off to be worth an instruction of its own
 _CANDIDATES = 12  # register pairs tried per scoreboard: bounds the time per site
 
 
 def groups(plan: KernelPlan) -> Iterator[list[PlacedSite]]:
-    """The plan's records by basic block, in address order, at most 32 a group."""
+    """The plan's records by basic block, in address order, at most 32 a group.
+
+    A record at the entry shares the prologue's island, which leaves nothing half done: it is a group of its own.
+    """
     a = plan.analysis
     by_block: dict[int, list[PlacedSite]] = {}
     for p in plan.records:
-        by_block.setdefault(a.cfg.block_of[p.site.index], []).append(p)
+        by_block.setdefault(a.cfg.block_of[p.site.index] if p.site.index else -1, []).append(p)
     for members in by_block.values():
         for k in range(0, len(members), _MAX_GROUP):
             yield members[k : k + _MAX_GROUP]
 
 
-def group_gaps(a: KernelAnalysis, group: list[PlacedSite]) -> list[int]:
-    """Least cycles that the kernel's own instructions take between neighbouring islands of a group."""
-    return [
-        sum(max(ins.control.stall, 1) for ins in a.instructions[p.site.index : q.site.index])
-        for p, q in itertools.pairwise(group)
-    ]
+def group_gaps(plan: KernelPlan, group: list[PlacedSite]) -> list[Gap]:
+    """What stands between neighbouring islands of a group."""
+    gaps = []
+    for p, q in itertools.pairwise(group):
+        between = range(p.site.index, q.site.index)
+        cycles = sum(max(plan.analysis.instructions[i].control.stall, 1) for i in between)
+        waited = 0
+        for i in between:
+            waited |= plan.waits.get(i, 0)
+        gaps.append(Gap(cycles, waited))
+    return gaps
 
 
 def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
@@ -60,7 +69,10 @@ def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
         if p.site.kind == "exit" and p.wait_last:
             committer.exit(p)
     for index, mask in committer.waits.items():
-        by_index[index].wait_first = mask
+        if index in by_index:
+            by_index[index].wait_first = mask
+        else:
+            plan.waits[index] = mask
     _preset_ids(plan)
 
 
@@ -120,6 +132,7 @@ def _untouched(a: KernelAnalysis, p: PlacedSite, q: PlacedSite, registers: int) 
 
 
 class _UnderWay(NamedTuple):
+    island: int  # where the store issues
     registers: int
     scoreboard: int
     targets: frozenset[int]  # islands that wait for it
@@ -147,10 +160,14 @@ class _Committer:
         for n, p in enumerate(group):
             later = group[n + 1] if n + 1 < len(group) else None
             # What this island waits for anyway is no longer under way behind it.
-            self._under_way = [x for x in self._under_way if p.site.index not in x.targets]
-            at_entry = p.site.index == 0  # shares the prologue's island, which is to leave nothing half done
-            if later is None or p.split or at_entry or not self._late(p, later):
+            self._under_way = [x for x in self._under_way if not self._waited_for(x, p.site.index)]
+            if later is None or p.split or not self._late(p, later):
                 self._here(p)
+
+    def _waited_for(self, store: _UnderWay, index: int) -> bool:
+        """Whether control that comes from the store's island has passed a wait for it before or at ``index``."""
+        block = self._a.cfg.block_of
+        return any(store.island < t <= index and block[t] == block[index] for t in store.targets)
 
     def exit(self, p: PlacedSite) -> None:
         """A guarded exit: its stores may be left to later islands too."""
@@ -161,7 +178,7 @@ class _Committer:
             targets = next_islands(self._a, p.site.index, p.scoreboard, mask, self._anchors)
             if targets is not None:
                 p.wait_last = False
-                self._start(mask, p.scoreboard, targets)
+                self._start(p.site.index, mask, p.scoreboard, targets)
 
     def _stored_here(self, p: PlacedSite) -> int:
         bits = 0
@@ -186,7 +203,7 @@ class _Committer:
                     p.scoreboard, p.wait_last = p.scoreboard if p.stores else None, False
                     later.stores.append(_store(p))
                     later.scoreboard = scoreboard
-                    self._start(mask, scoreboard, targets)
+                    self._start(at, mask, scoreboard, targets)
                     return True
         return False
 
@@ -210,8 +227,10 @@ class _Committer:
                     self._claim(p, mask)
                     p.data, p.scoreboard, p.wait_last = data, scoreboard, False
                     p.stores.append(_store(p))
-                    self._start(mask, scoreboard, targets)
+                    self._start(at, mask, scoreboard, targets)
                     return
+        if self._wait_later(p, scoreboards, width):
+            return
         p.data = next(iter(self._registers(p, width)), p.data)
         self._claim(p, ((1 << width) - 1) << p.data)
         p.scoreboard, p.wait_last = scoreboards[0], True
@@ -241,11 +260,32 @@ class _Committer:
         far = next_islands(self._a, at, scoreboard, mask, self._anchors)
         return far if far is not None else next_islands(self._a, at, scoreboard, mask, self._islands)
 
-    def _start(self, mask: int, scoreboard: int, targets: frozenset[int]) -> None:
+    def _wait_later(self, p: PlacedSite, scoreboards: list[int], width: int) -> bool:
+        """Store here and wait in an island of its own, as far on as possible."""
+        at = p.site.index
+        stored = self._stored_here(p)
+        best: tuple[int, int, int, int] | None = None
+        for scoreboard in scoreboards:
+            for data in self._registers(p, width):
+                mask = ((1 << width) - 1) << data
+                place = wait_place(self._a, at, scoreboard, mask | stored, self._islands)
+                if place is not None and (best is None or place[1] > best[0]):
+                    best = (place[1], place[0], scoreboard, data)
+        if best is None or best[0] < _WORTH_A_WAIT:
+            return False
+        _, place_at, scoreboard, data = best
+        mask = ((1 << width) - 1) << data
+        self._claim(p, mask)
+        p.data, p.scoreboard, p.wait_last = data, scoreboard, False
+        p.stores.append(_store(p))
+        self._start(at, mask | stored, scoreboard, frozenset({place_at}))
+        return True
+
+    def _start(self, island: int, mask: int, scoreboard: int, targets: frozenset[int]) -> None:
         self._taken |= mask & ~self._a.named
-        self._under_way.append(_UnderWay(mask, scoreboard, targets))
+        self._under_way.append(_UnderWay(island, mask, scoreboard, targets))
         for t in targets:
-            self.waits[t] |= 1 << scoreboard
+            self.waits[t] = self.waits.get(t, 0) | 1 << scoreboard
 
 
 def _store(p: PlacedSite) -> Store:

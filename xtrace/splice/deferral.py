@@ -3,7 +3,8 @@
 Waiting for the store's read scoreboard at the end of an island costs the store's whole release time.
 Instead the wait can be left to the next island, if nothing on any path up to there could notice:
 no kernel instruction claims or waits for that scoreboard or touches the data registers, and no
-kernel claim can be outstanding on it where the next island waits.
+kernel claim can be outstanding on it where the next island waits. Where that fails, one instruction
+that waits can stand later in the same block, when the store has long been read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from xtrace.analysis import KernelAnalysis
 
 from .resources import touches_scoreboard
 
-__all__ = ["next_islands"]
+__all__ = ["next_islands", "wait_place"]
+
+_LONGEST_WAIT = 96  # cycles behind a store that a wait of its own is looked for
 
 
 def next_islands(
@@ -44,3 +47,25 @@ def next_islands(
             return None
         stack += a.cfg.successors[i]
     return frozenset(found)
+
+
+def wait_place(
+    a: KernelAnalysis, start: int, scoreboard: int, registers: int, islands: Set[int]
+) -> tuple[int, int] | None:
+    """Where an island with nothing but the wait may stand when no other island can make it.
+
+    The last instruction of the block, at most 96 cycles on, up to which nothing could notice the store. Returns its
+    index and the kernel's least cycles up to there, or None right away.
+    """
+    bit = 1 << scoreboard
+    last = a.cfg.blocks[a.cfg.block_of[start]].last
+    cycles = 0
+    for i in range(start, last + 1):
+        if i != start and (i in islands or cycles >= _LONGEST_WAIT):
+            return i, cycles
+        ins = a.instructions[i]
+        touched = ins.opaque or a.isa.max_registers(ins) is not None
+        if touched or touches_scoreboard(ins) & bit or (ins.reads | ins.writes) & registers:
+            return (i, cycles) if i != start else None
+        cycles += max(ins.control.stall, 1)
+    return (last, cycles - max(a.instructions[last].control.stall, 1)) if last != start else None

@@ -80,6 +80,7 @@ class KernelPlan:
     state: UniformState | None = None
     placed: list[PlacedSite] = field(default_factory=list)
     refused: list[RefusedSite] = field(default_factory=list)
+    waits: dict[int, int] = field(default_factory=dict)  # islands that only wait: instruction -> scoreboards
     registers: int = 0
 
     @property

@@ -16,6 +16,7 @@ from .encode import Op, SpecialRegister, Unit
 
 __all__ = [
     "ExitRegisters",
+    "Gap",
     "Island",
     "Patch",
     "PrologueRegisters",
@@ -26,10 +27,11 @@ __all__ = [
     "exit_island",
     "prologue",
     "record_group",
+    "wait_island",
 ]
 
 _NO_SB = 7
-_R_MASK = (1 << 255) - 1
+_READ_LATE = ~(0x7F << 256)  # stores read registers after issue, but their guard predicate at it
 
 
 class Patch(NamedTuple):
@@ -108,6 +110,13 @@ class Store(NamedTuple):
     split: bool  # one data register only: two 4-byte stores, one after the other
 
 
+class Gap(NamedTuple):
+    """What stands between two islands of a group."""
+
+    cycles: int  # least time that the kernel's own instructions take
+    waited: int = 0  # scoreboards that wait islands in between wait for
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record island: what differs between them."""
@@ -161,9 +170,12 @@ class _Scheduler:
         self._pending_read: dict[int, tuple[int, int]] = {}
         self._free = 0  # earliest issue time of the next instruction
 
-    def gap(self, cycles: int) -> None:
-        """Kernel instructions that take at least ``cycles`` stand between this island and the next."""
-        self._free += cycles
+    def gap(self, gap: Gap) -> None:
+        """What stands between this island and the next."""
+        self._free += gap.cycles
+        for pending in (self._pending_write, self._pending_read):
+            for sb in [k for k in pending if gap.waited >> k & 1]:
+                del pending[sb]
 
     def island(self, ops: list[Op]) -> Island:
         issued = [self._issue(op) for op in ops]
@@ -196,7 +208,7 @@ class _Scheduler:
                 time = max(time, pending.pop(sb)[1] + 2)  # a wait one cycle after the claim does not see it
         for claim, pending, registers in (
             (op.write_sb, self._pending_write, op.writes),
-            (op.read_sb, self._pending_read, op.reads),
+            (op.read_sb, self._pending_read, op.reads & _READ_LATE),
         ):
             if claim is not None:
                 pending[claim] = (pending.get(claim, (0, 0))[0] | registers, time)
@@ -270,10 +282,15 @@ def prologue(
     return schedule(ops)
 
 
-def record_group(state: UniformState, slot: SlotLayout, records: list[Record], gaps: list[int]) -> list[Island]:
+def wait_island(scoreboards: int) -> Island:
+    """One instruction that waits for earlier probe stores."""
+    return schedule([e.nop().waiting(scoreboards)])
+
+
+def record_group(state: UniformState, slot: SlotLayout, records: list[Record], gaps: list[Gap]) -> list[Island]:
     """Islands of the records of one basic block, in order.
 
-    ``gaps[k]`` is a lower bound of the kernel's cycles between island ``k`` and ``k + 1``. A clock value that is
+    ``gaps[k]`` stands between island ``k`` and ``k + 1``. A clock value that is
     captured in one island may be stored in the next, when it has long arrived; the cursor moves once per group.
     """
     scheduler = _Scheduler()
