@@ -13,7 +13,8 @@ from xtrace.cli.main import cli
 from xtrace.errors import BadInput, Refused
 from xtrace.image import parse
 from xtrace.isa import for_arch
-from xtrace.splice import Options, apply, plan
+from xtrace.splice import Options, apply, plan, plan_kernel
+from xtrace.splice.commit import groups
 from xtrace.verify import verify
 
 SETS = ("sche", "pp")
@@ -134,3 +135,12 @@ def test_a_bad_selection_leaves_nothing_behind(runner: CliRunner, tmp_path: Path
     assert done.exit_code == 2
     assert "XT301" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_of_records_ends_where_lanes_join() -> None:
+    # Lane groups that come one after the other to a WARPSYNC each move the cursor; behind it they store once.
+    a = analysed("spin")
+    placed = plan_kernel(a, "op:*", Options())
+    for group in groups(placed):
+        first, last = group[0].site.index, group[-1].site.index
+        assert not any("converge" in ins.tags for ins in a.instructions[first:last])

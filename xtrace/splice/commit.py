@@ -28,15 +28,27 @@ _CANDIDATES = 12  # register pairs tried per scoreboard: bounds the time per sit
 def groups(plan: KernelPlan) -> Iterator[list[PlacedSite]]:
     """The plan's records by basic block, in address order, at most 32 a group.
 
-    A record at the entry shares the prologue's island, which leaves nothing half done: it is a group of its own.
+    A group ends where lanes may join (they would move the cursor twice and store once behind it). A record at the
+    entry shares the prologue's island, which leaves nothing half done: it is a group of its own.
     """
     a = plan.analysis
-    by_block: dict[int, list[PlacedSite]] = {}
+    group: list[PlacedSite] = []
     for p in plan.records:
-        by_block.setdefault(a.cfg.block_of[p.site.index] if p.site.index else -1, []).append(p)
-    for members in by_block.values():
-        for k in range(0, len(members), _MAX_GROUP):
-            yield members[k : k + _MAX_GROUP]
+        if group and (
+            len(group) == _MAX_GROUP
+            or group[0].site.index == 0
+            or a.cfg.block_of[p.site.index] != a.cfg.block_of[group[0].site.index]
+            or _lanes_may_join(a, group[-1], p)
+        ):
+            yield group
+            group = []
+        group.append(p)
+    if group:
+        yield group
+
+
+def _lanes_may_join(a: KernelAnalysis, p: PlacedSite, q: PlacedSite) -> bool:
+    return any("converge" in ins.tags for ins in a.instructions[p.site.index : q.site.index])
 
 
 def group_gaps(plan: KernelPlan, group: list[PlacedSite]) -> list[Gap]:
