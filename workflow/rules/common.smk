@@ -92,12 +92,15 @@ def cells(pattern, probes, workloads=WORKLOADS, **more):
     ]
 
 
+# Probe sets whose overhead is measured: the user's, and groups in which every tracer marks the same places.
+TIMED = list(dict.fromkeys([*config["probes"], *config["measurement"].get("matched", [])]))
 CELLS = [
     (workload, tracer, probes)
     for workload in WORKLOADS
     for tracer in ["xtrace", *TRACERS]
-    for probes in config["probes"]
-    if probes in SUITE[workload]["groups"] and (tracer == "xtrace" or probes in GROUPS)
+    for probes in TIMED
+    if probes in SUITE[workload]["groups"] and (probes in config["probes"] or probes in GROUPS)
+    if tracer == "xtrace" or probes in GROUPS
 ]
 
 

@@ -4,7 +4,7 @@ rule statistics:
         raw=raw_samples,
         baselines=cells(
             "results/baselines/{tracer}/{workload}/{probes}/result.json",
-            [p for p in config["probes"] if p in GROUPS],
+            [p for p in TIMED if p in GROUPS],
             tracer=TRACERS,
         ),
     output:

@@ -25,7 +25,14 @@ def only_ctas(tables: TraceTables, ctas: Iterable[int]) -> TraceTables:
     warps = tables.warps[tables.warps["cta"].isin(wanted)]
     if not len(warps):
         raise BadInput("XT8501", "none of the chosen CTAs left a trace", where=tables.kernel)
-    return TraceTables(tables.events[tables.events["cta"].isin(wanted)], warps, tables.summary)
+    summary = {
+        **tables.summary,
+        "warps_ran": len(warps),
+        "ctas_ran": int(warps["cta"].nunique()),
+        "sms": int(warps["sm"].nunique()),
+        **{key: int(warps[key].sum()) for key in ("emitted", "written", "dropped")},
+    }
+    return TraceTables(tables.events[tables.events["cta"].isin(wanted)], warps, summary)
 
 
 def to_chrome(launches: Sequence[TraceTables]) -> bytes:
