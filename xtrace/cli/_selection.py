@@ -10,7 +10,7 @@ import click
 
 from xtrace.image import Image, Kernel, load
 
-__all__ = ["kernel_option", "load_selection", "probes_option", "records_option"]
+__all__ = ["kernel_option", "load_selection", "number_of", "probes_option", "records_option"]
 
 kernel_option = click.option(
     "--kernel",
@@ -47,3 +47,8 @@ def load_selection(path: Path, glob: str) -> tuple[Image, list[Kernel]]:
     """
     image = load(path)
     return image, list(image.select(glob))
+
+
+def number_of(image: Image) -> dict[str, int]:
+    """Numbers by which every subcommand calls the kernels of an image: 1 is the first in the file."""
+    return {kernel.name: number for number, kernel in enumerate(image.kernels, 1)}

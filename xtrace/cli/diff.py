@@ -14,6 +14,9 @@ from rich.table import Table
 from xtrace.fidelity import LEVELS, KernelPreservation, compare
 from xtrace.fidelity.addresses import belongs, read_map
 from xtrace.image import Image, load
+from xtrace.image.names import demangle, short_names
+
+from ._selection import number_of
 
 __all__ = ["command"]
 
@@ -48,7 +51,7 @@ def command(image: Path, other: Path, kernel: str, map_path: Path | None, as_jso
     if as_json:
         click.echo(json.dumps({"kernels": [r.as_dict() for r in results]}, indent=2))
     else:
-        _print(results, image, other)
+        _print(results, image, other, number_of(original))
 
 
 def _map_beside(other: Path, original: Image, changed: Image) -> dict[str, Any] | None:
@@ -61,16 +64,16 @@ def _map_beside(other: Path, original: Image, changed: Image) -> dict[str, Any] 
     return None
 
 
-def _print(results: list[KernelPreservation], image: Path, other: Path) -> None:
+def _print(results: list[KernelPreservation], image: Path, other: Path, numbers: dict[str, int]) -> None:
     console = Console(highlight=False)
     table = Table(
         title=f"{image.name} preserved in {other.name}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     for heading in ("", "instr.", "new", *(_HEADINGS[level] for level in LEVELS), "blocks", "control"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for number, r in enumerate(results, 1):
+    for r in results:
         table.add_row(
-            f"{number}",
+            f"{numbers[r.name]}",
             f"{r.instructions}",
             f"+{r.inserted}",
             *(_percent(getattr(r, level)) for level in LEVELS),
@@ -79,24 +82,12 @@ def _print(results: list[KernelPreservation], image: Path, other: Path) -> None:
         )
     console.print(table)
     console.print("Levels in per cent of the original's instructions; blocks: changed/all; control: edited fields.")
-    for number, name in enumerate(_distinct([r.name for r in results], console.width - 6), 1):
-        console.print(f"{number:3d}  {name}", markup=False)
+    for r, name in zip(results, short_names([demangle(r.name) for r in results]), strict=True):
+        console.print(f"{numbers[r.name]:3d}  {name}", markup=False, soft_wrap=True)
     if all(r.method == "map" for r in results):
         console.print("paired by the address map, one to one")
     else:
         console.print("paired by longest common subsequence (no address map): shares are lower bounds")
-
-
-def _distinct(names: list[str], width: int) -> list[str]:
-    """Names cut to ``width`` characters around the place where they begin to differ."""
-    low, high = min(names, default=""), max(names, default="")  # every common prefix is one of these two
-    common = next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), 0)
-    shown = []
-    for name in names:
-        start = 0 if len(name) <= width else max(0, min(common - 12, len(name) - width + 1))
-        text = ("…" if start else "") + name[start:]
-        shown.append(text if len(text) <= width else text[: width - 1] + "…")
-    return shown
 
 
 def _percent(share: float) -> str:

@@ -17,6 +17,7 @@ from xtrace.errors import BadInput, XtraceError
 from xtrace.files import write_atomic
 from xtrace.image import Kernel, parse
 from xtrace.image.fatbin import Bytes, Entry, open_library, payload, scan
+from xtrace.image.names import short_names
 
 __all__ = ["command"]
 
@@ -160,13 +161,9 @@ def _kernels_text(row: dict[str, Any], wanted: re.Pattern[str] | None) -> str:
     kernels = row["kernels"]
     if wanted:
         kernels = [k for k in kernels if wanted.search(k["name"]) or wanted.search(k["demangled"])]
-    lines = [f"{k['instructions']}, {k['registers']}: {_short(k['demangled'])}" for k in kernels[:SHOWN_KERNELS]]
+    shown = kernels[:SHOWN_KERNELS]
+    names = short_names([k["demangled"] for k in shown])
+    lines = [f"{k['instructions']}, {k['registers']}: {name}" for k, name in zip(shown, names, strict=True)]
     if len(kernels) > SHOWN_KERNELS:
         lines.append(f"and {len(kernels) - SHOWN_KERNELS} more")
     return "\n".join(lines)
-
-
-def _short(name: str, width: int = 160) -> str:
-    """The name without its parameter list, cut in the middle."""
-    head = name.split(">(", 1)[0] + (">" if ">(" in name else "")
-    return head if len(head) <= width else f"{head[: width // 2]} ... {head[-width // 2 :]}"

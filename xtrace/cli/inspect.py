@@ -15,6 +15,9 @@ from rich.table import Table
 from xtrace.analysis import KernelAnalysis, analyse_all
 from xtrace.errors import XtraceError
 from xtrace.image import Image, Kernel, load
+from xtrace.image.names import short_names
+
+from ._selection import number_of
 
 __all__ = ["command"]
 
@@ -113,10 +116,11 @@ def _print(source: Image, rows: list[dict[str, Any]], reason: str | None) -> Non
     table.add_column("#", justify="right")
     for heading in ("instr.", "regs", "threads", "shared", "bars", "loops", "free R", "free UR"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for number, row in enumerate(rows, 1):
+    numbers = number_of(source)
+    for row in rows:
         loops, free = row["loops"], row["free"]
         table.add_row(
-            str(number),
+            str(numbers[row["name"]]),
             f"{row['instructions']:,}",
             str(row["registers"]),
             _threads(row),
@@ -127,11 +131,14 @@ def _print(source: Image, rows: list[dict[str, Any]], reason: str | None) -> Non
             "?" if free is None else str(len(free["uniform_registers"])),
         )
     console.print(table)
-    for number, row in enumerate(rows, 1):
-        console.print(f"{number:3d}  {escape(row['demangled'])}", soft_wrap=True)
+    shown = short_names([row["demangled"] for row in rows])
+    for row, name in zip(rows, shown, strict=True):
+        console.print(f"{numbers[row['name']]:3d}  {name}", markup=False, soft_wrap=True)
+    if shown != [row["demangled"] for row in rows]:
+        console.print("names are shortened; --json has them in full")
     for row in rows:
         if row["text_relocations"]:
-            console.print(f"{escape(_short(row['demangled']))}: its code has relocations and cannot be moved")
+            console.print(f"kernel {numbers[row['name']]}: its code has relocations and cannot be moved")
     if reason:
         console.print(f"loops and free resources are not known: {escape(reason)}", style="yellow")
     else:
@@ -148,9 +155,3 @@ def _threads(row: dict[str, Any]) -> str:
 
 def _free(free: dict[str, Any]) -> str:
     return "moved" if free["registers_move_between_warps"] else f"+{free['registers_without_occupancy_loss']}"
-
-
-def _short(name: str, width: int = 100) -> str:
-    """The name without its parameter list and return type, cut in the middle when long."""
-    head = name if len(name) <= width else name.split(">(", 1)[0].removeprefix("void ") + (">" if ">(" in name else "")
-    return head if len(head) <= width else f"{head[: width // 2 - 3]} ... {head[3 - width // 2 :]}"

@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from xtrace.image.names import short_names
 from xtrace.splice import Options, plan
 from xtrace.splice.report import plan_document
 
-from ._selection import kernel_option, load_selection, probes_option, records_option
+from ._selection import kernel_option, load_selection, number_of, probes_option, records_option
 
 
 @click.command(
@@ -37,24 +39,27 @@ def command(image: Path, kernel: str, probes: str, records: int, as_json: bool, 
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:
-        _show(document, show_all)
+        _show(document, show_all, number_of(loaded))
 
 
-def _show(document: dict[str, Any], show_all: bool) -> None:
+def _show(document: dict[str, Any], show_all: bool, numbers: dict[str, int]) -> None:
     console = Console(highlight=False)
-    for k in document["kernels"]:
+    shown = short_names([k["demangled"] or k["name"] for k in document["kernels"]])
+    for k, name in zip(document["kernels"], shown, strict=True):
         sites = [s for s in document["sites"] if s["kernel"] == k["name"]]
         total = k["placed"] + k["refused"]
         registers = k["registers"]
-        console.print(f"[bold]{_short(k['demangled'] or k['name'])}[/]")
+        console.print(f"{numbers[k['name']]}  {name}", style="bold", markup=False, soft_wrap=True)
         console.print(
             f"  {k['instructions']} instructions, {k['added_words']} probe words; "
             f"sites placed {k['placed']} of {total}; "
-            f"registers {registers['before']} -> {registers['after']}, occupancy {k['occupancy']}"
+            f"registers {registers['before']} -> {registers['after']}, occupancy {k['occupancy']}",
+            soft_wrap=True,
         )
         console.print(
             f"  {k['records']} record sites x {k['record_bytes']} B, ring {k['ring_bytes_per_warp']} B a warp; "
-            f"cursor in {', '.join(k['uniform_registers']) or 'none'}"
+            f"cursor in {', '.join(k['uniform_registers']) or 'none'}",
+            soft_wrap=True,
         )
         for loop in k["loops"]:
             if loop["records_per_trip"]:
@@ -82,9 +87,6 @@ def _sites_table(console: Console, sites: list[dict[str, Any]], show_all: bool) 
 def _refusals(console: Console, sites: list[dict[str, Any]]) -> None:
     refused = [s for s in sites if s["status"] == "refused"]
     for reason, count in Counter(s["reason"] for s in refused).most_common():
-        where = ", ".join(s["pc"] for s in refused if s["reason"] == reason)
-        console.print(f"  [yellow]refused {count}[/]: {reason} (at {where if len(where) < 90 else where[:87] + '...'})")
-
-
-def _short(name: str, limit: int = 110) -> str:
-    return name if len(name) <= limit else name[: limit - 3] + "..."
+        places = ", ".join(s["pc"] for s in refused if s["reason"] == reason)
+        where = places if len(places) < 90 else places[:87] + "..."
+        console.print(f"  [yellow]refused {count}[/]: {escape(reason)} (at {where})", soft_wrap=True)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xtrace.errors import BadInput
+from xtrace.image.names import short_name
 from xtrace.trace import TraceTables, counts_per_site, load, phase_times
 from xtrace.trace.terminal import cta_timeline
 from xtrace.trace.timeline import plot_cta
@@ -92,10 +93,9 @@ def _print(
     console = Console(highlight=False)
 
     def say(text: str, style: str = "") -> None:
-        console.print(text, markup=False, style=style)
+        console.print(text, markup=False, style=style, soft_wrap=True)
 
-    name = str(s["demangled"])
-    say(name if len(name) <= 160 else name[:159] + "…", style="bold")
+    say(short_name(str(s["demangled"] or tables.kernel), 120), style="bold")
     say(
         f"launch {launch} of {launches}: {s['ctas_ran']:,} CTAs, {s['warps_ran']:,} warps on {s['sms']} SMs, "
         f"{s['duration_ns'] / 1000:,.1f} µs"

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
+from xtrace.image.names import short_names
 from xtrace.splice import Options, apply, plan
 
-from ._selection import kernel_option, load_selection, probes_option, records_option
+from ._selection import kernel_option, load_selection, number_of, probes_option, records_option
 
 
 @click.command(
@@ -61,9 +62,13 @@ def command(image: Path, kernel: str, probes: str, records: int, output: Path, a
         click.echo(json.dumps(summary, indent=1))
         return
     console = Console(highlight=False)
-    for k in result.map["kernels"]:
+    numbers = number_of(loaded)
+    shown = short_names([k["demangled"] or k["name"] for k in result.map["kernels"]])
+    for k, name in zip(result.map["kernels"], shown, strict=True):
         placed, refused = len(k["sites"]), len(k["refused"])
         words = k["instructions"]["after"] - k["instructions"]["before"]
         note = f", {refused} refused (see `xtrace plan`)" if refused else ""
-        console.print(f"{(k['demangled'] or k['name'])[:100]}: {placed} sites placed{note}, {words} words added")
-    console.print(f"wrote {output} and {map_path.name}; check it with: xtrace verify {image} {output}")
+        line = f"{numbers[k['name']]}  {name}: {placed} sites placed{note}, {words} words added"
+        console.print(line, markup=False, soft_wrap=True)
+    done = f"wrote {output} and {map_path.name}; check it with: xtrace verify {image} {output}"
+    console.print(done, markup=False, soft_wrap=True)

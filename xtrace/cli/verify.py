@@ -15,6 +15,7 @@ from rich.table import Table
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 from xtrace.image import load
+from xtrace.image.names import demangle, short_names
 from xtrace.verify import Certificate, Status, verify
 from xtrace.verify.certificate import Witness
 
@@ -97,9 +98,12 @@ def _print(verdict: Certificate, image: Path, out: Path, map_path: Path | None) 
         note = _MEANING.get(promise, "") if not count else f"{count} violation{'s' * (count != 1)}"
         table.add_row(promise, f"[{_STYLE[Status(status)]}]{status}[/]", escape(note))
     console.print(table)
+    kernels = [str(k["name"]) for k in verdict.kernels]
+    shown = short_names([demangle(name) for name in kernels])
+    names = {name: f"kernel {n}, {text}" for n, (name, text) in enumerate(zip(kernels, shown, strict=True), 1)}
     for promise, status in verdict.promises.items():
         if status != Status.PASS and (witness := verdict.first(promise)) is not None:
-            _print_witness(console, promise, witness)
+            _print_witness(console, promise, witness, names)
     t = verdict.totals
     console.print(
         f"{len(verdict.kernels)} kernel{'s' * (len(verdict.kernels) != 1)}: {t['original_instructions']} original "
@@ -110,10 +114,11 @@ def _print(verdict: Certificate, image: Path, out: Path, map_path: Path | None) 
         console.print("no trace map: what only the map tells was not checked (--map)")
 
 
-def _print_witness(console: Console, promise: str, witness: Witness) -> None:
+def _print_witness(console: Console, promise: str, witness: Witness, names: dict[str, str]) -> None:
     place = f" at {witness.side} pc {witness.pc:#x}" if witness.pc is not None else ""
-    console.print(f"[bold]{promise}[/]{place}: {escape(witness.why)}")
+    console.print(f"[bold]{promise}[/]{place}: {escape(witness.why)}", soft_wrap=True)
     if witness.instruction:
-        console.print(f"    {escape(witness.instruction)}")
+        console.print(f"    {witness.instruction}", markup=False, soft_wrap=True)
     if witness.kernel:
-        console.print(f"    in {escape(witness.kernel[:100])}")
+        name = names.get(witness.kernel) or short_names([demangle(witness.kernel)])[0]
+        console.print(f"    in {name}", markup=False, soft_wrap=True)

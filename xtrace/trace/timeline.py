@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pandas as pd
 
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
+from xtrace.image.names import short_name
 from xtrace.trace.palette import Look, looks
 from xtrace.trace.spans import roles, spans
 from xtrace.trace.tables import TraceTables
@@ -187,7 +187,7 @@ def _label(
     s = tables.summary
     axes.set_xlabel(f"time after the CTA's entry, µs (time error below {s.get('time_error_ns', 0):.0f} ns)")
     sm = ", ".join(str(n) for n in sorted(warps["sm"].unique()))
-    name = title or textwrap.shorten(str(s.get("demangled") or tables.kernel), 80, placeholder=" …")
+    name = title or short_name(str(s.get("demangled") or tables.kernel), 80)
     lost = int(warps["dropped"].sum())
     note = f"CTA {cta} on SM {sm}" + (f", {lost:,} records dropped" if lost else "")
     axes.set_title(f"{_plain(name)}\n{note}", loc="left", fontsize=12)
