@@ -117,6 +117,7 @@ HEADER_FAULTS = {
     "no section table": (lambda d: d[: len(d) // 2], "XT1003"),
     "32-bit": (lambda d: patched(d, 4, "B", 1), "XT1004"),
     "big endian": (lambda d: patched(d, 5, "B", 2), "XT1005"),
+    "another ELF version": (lambda d: patched(d, 6, "B", 0), "XT1006"),
     "no sections": (lambda d: patched(d, 60, "<H", 0), "XT1006"),
     "strange section headers": (lambda d: patched(d, 58, "<H", 40), "XT1006"),
     "x86-64": (lambda d: patched(d, 18, "<H", 62), "XT1011"),

@@ -118,7 +118,7 @@ def read_header(data: bytes, name: str) -> Header:
     """The ELF header; only its own consistency is checked here.
 
     Raises ``BadInput``: XT1001 empty, XT1002 not ELF, XT1003 shorter than its header, XT1004 not 64-bit, XT1005 not
-    little endian, XT1006 inconsistent header fields.
+    little endian, XT1006 an unknown ELF version or inconsistent header fields.
     """
     if not data:
         raise BadInput("XT1001", "file is empty", where=name, hint="give a cubin")
@@ -128,6 +128,9 @@ def read_header(data: bytes, name: str) -> Header:
         raise BadInput("XT1004", "not a 64-bit ELF", where=place(name, "EI_CLASS", 4), hint="give a 64-bit cubin")
     if len(data) >= 6 and data[5] != 1:
         raise BadInput("XT1005", "not a little-endian ELF", where=place(name, "EI_DATA", 5), hint="give a cubin")
+    if len(data) >= 7 and data[6] != 1:
+        what = f"ELF version {data[6]} instead of 1"
+        raise BadInput("XT1006", what, where=place(name, "EI_VERSION", 6), hint="the file is damaged: build it again")
     if len(data) < EHDR.size:
         raise BadInput("XT1003", "truncated inside the ELF header", where=place(name, "ELF header", len(data)))
     ident, kind, machine, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, shstrndx = EHDR.unpack_from(
