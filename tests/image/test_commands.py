@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from tests.image.growth import GOLDEN, NAMES, golden
 from tests.image.test_fatbin import ARCH_A, PTX, PTX_TEXT, ZSTD, container, entry
 from xtrace.cli.main import cli
+from xtrace.image import load
 
 
 def xtrace(*arguments: str | Path) -> Result:
@@ -105,14 +106,23 @@ def test_inspect_takes_a_glob_and_names_the_kernels_when_it_misses() -> None:
     assert "first_of_two; second_of_two" in missed.stderr or "second_of_two; first_of_two" in missed.stderr
 
 
-def test_inspect_of_an_older_architecture_shows_what_it_can(tmp_path: Path) -> None:
-    data = bytearray(golden("spin"))
-    data[48:52] = (0x06004B04).to_bytes(4, "little")  # e_flags of sm_75
-    data = data.replace(b"sm_90a", b"sm_75 ")
-    (tmp_path / "old.cubin").write_bytes(data)
-    done = xtrace("inspect", tmp_path / "old.cubin", "--json")
+def test_inspect_without_a_disassembler_shows_what_it_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XTRACE_NVDISASM", str(tmp_path / "gone"))
+    done = xtrace("inspect", GOLDEN / "spin.cubin", "--json")
     assert done.exit_code == 0
     document = json.loads(done.stdout)
-    assert document["arch"] == "sm_75"
-    assert document["not_analysed"].startswith("error[XT2")
+    assert document["not_analysed"].startswith("error[XT6001]")
     assert document["kernels"][0]["loops"] is None
+    assert document["kernels"][0]["registers"] > 0
+
+
+def test_inspect_refuses_what_is_no_code(tmp_path: Path) -> None:
+    data = bytearray(golden("spin"))
+    at = load(GOLDEN / "spin.cubin").kernels[0].offset
+    data[at : at + 16] = b"\xff" * 16
+    (tmp_path / "bad.cubin").write_bytes(data)
+    done = xtrace("inspect", tmp_path / "bad.cubin")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[XT2")
+    assert "bad.cubin" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -145,7 +145,7 @@ def analyse_all(image: Image, kernels: Sequence[Kernel]) -> list[KernelAnalysis]
     Unsupported, BadInput, MissingTool
         From :mod:`xtrace.isa`, with the kernel's name.
     """
-    isa = for_arch(image.arch)
+    isa = for_arch(image.arch, where=image.arch_place)
     decoded = isa.decode_many([k.text for k in kernels], where=image.name)
     return [
         KernelAnalysis(kernel, isa, instructions, f"{image.name}: {kernel.demangled or kernel.name}")

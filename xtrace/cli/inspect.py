@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from xtrace.analysis import KernelAnalysis, analyse_all
-from xtrace.errors import XtraceError
+from xtrace.errors import MissingTool
 from xtrace.image import Image, Kernel, load
 from xtrace.image.names import short_names
 
@@ -29,8 +29,8 @@ __all__ = ["command"]
 def command(image: Path, kernel: str, as_json: bool) -> None:
     """Show the kernels of IMAGE: sizes, registers, threads, loops and what is free for probes.
 
-    IMAGE is a cubin; take one out of a library with `xtrace extract`. Where this version does not know the instruction
-    set, everything but loops and free resources is still shown, with the reason.
+    IMAGE is a cubin; take one out of a library with `xtrace extract`. Without a disassembler everything but loops and
+    free resources is still shown, with the reason.
     """
     source = load(image)
     kernels = source.select(kernel)
@@ -54,7 +54,7 @@ def command(image: Path, kernel: str, as_json: bool) -> None:
 def _analyses(source: Image, kernels: list[Kernel]) -> tuple[dict[str, KernelAnalysis], str | None]:
     try:
         return dict(zip((k.name for k in kernels), analyse_all(source, kernels), strict=True)), None
-    except XtraceError as error:
+    except MissingTool as error:
         return {}, str(error)
 
 

@@ -113,6 +113,8 @@ def compare(
     """
     from xtrace import isa as isa_room
 
+    isa = isa_room.for_arch(original.arch, where=original.arch_place)
+    isa_room.for_arch(other.arch, where=other.arch_place)
     if original.arch != other.arch:
         raise BadInput(
             "XT4201",
@@ -120,7 +122,6 @@ def compare(
             where=f"{original.name}, {other.name}",
             hint="both images must be built for one architecture",
         )
-    isa = isa_room.for_arch(original.arch)
     maps = address_maps(map, original, other) if map is not None else {}
     result = []
     for kernel in original.select(kernel_glob):

@@ -93,6 +93,11 @@ class Image:
             raise self._no_kernel(glob)
         return found
 
+    @property
+    def arch_place(self) -> str:
+        """``where`` of an error about the architecture."""
+        return place(self.name, "e_flags", 48)
+
     def section_named(self, name: str) -> Section | None:
         return next((s for s in self.sections if s.name == name), None)
 

@@ -59,14 +59,20 @@ def verify(
     Raises
     ------
     BadInput
-        Either file is no image (XT1xxx), the original's code does not decode (XT2xxx), the map is no map (XT4001).
+        Either file is no image (XT1xxx), they are for different architectures (XT4003), the original's code does not
+        decode (XT2xxx), the map is no map (XT4001).
     Unsupported
-        The architecture is not modelled (XT2001).
+        The architecture of either is not modelled (XT2001, XT2002).
     MissingTool
         No disassembler.
     """
     before, after = parse(original, original_name), parse(traced, traced_name)
-    model = isa.for_arch(before.arch)
+    model = isa.for_arch(before.arch, where=before.arch_place)
+    isa.for_arch(after.arch, where=after.arch_place)
+    if before.arch != after.arch:
+        what = f"the traced image is for {after.arch}, the original for {before.arch}"
+        hint = "verify needs two images for one architecture"
+        raise BadInput("XT4003", what, where=after.arch_place, hint=hint)
     findings = Findings()
     claims = None if map is None else kernel_claims(map)
     if map is not None:
