@@ -7,9 +7,19 @@ import struct
 import zlib
 from collections.abc import Callable
 
-__all__ = ["MUTATIONS", "fatbin"]
+__all__ = ["MUTATIONS", "fatbin", "for_architecture"]
 
 Mutation = Callable[[bytes, random.Random], bytes]
+
+
+def for_architecture(data: bytes, sm: int) -> bytes:
+    """The same image with another architecture number in the flags of its ELF header."""
+    out = bytearray(data)
+    if data[8] == 7:  # EI_ABIVERSION: ptxas 12 and older keep the real and the virtual number
+        out[48] = out[50] = sm
+    else:
+        out[49] = sm
+    return bytes(out)
 
 
 def empty(_data: bytes, _rng: random.Random) -> bytes:
@@ -102,11 +112,14 @@ MUTATIONS: dict[str, Mutation] = {
 }
 
 
-def fatbin(*images: bytes) -> bytes:
-    """A container of uncompressed sm_90a images (layout: docs of the fatbin reader), in a file with other bytes."""
+def fatbin(*images: bytes, sm: int = 90) -> bytes:
+    """A container of uncompressed images, sm_90a unless told otherwise, in a file with other bytes.
+
+    Layout: docs of the fatbin reader.
+    """
     entries = b""
     for image in images:
         padded = image + b"\x00" * (-len(image) % 8)
-        fields = (2, 0x0101, 64, len(padded), 0, 0, 8, 1, 90, 0, 0, 0x100011, 0, 0)
+        fields = (2, 0x0101, 64, len(padded), 0, 0, 8, 1, sm, 0, 0, 0x100011, 0, 0)
         entries += struct.pack("<HHIQIIHHIIIQQQ", *fields) + padded
     return b"library" * 10 + b"\x00\x00" + struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries + b"end."

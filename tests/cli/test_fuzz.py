@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cli.mutations import MUTATIONS, fatbin
+from tests.cli.mutations import MUTATIONS, fatbin, for_architecture
 from tests.trace.synthetic import KERNEL, attention
 from xtrace.cli.main import cli
 from xtrace.trace import decode, save
@@ -168,20 +168,68 @@ def test_a_bad_request_is_one_line(tmp_path: Path, arguments: list[str]) -> None
     assert good.read_bytes() == before
 
 
-# Not `verify ORIGINAL TRACED`: a traced image that claims another architecture is a broken promise (exit 1).
-CODE_COMMANDS = [
-    c for c in IMAGE_COMMANDS if c[0] in ("plan", "splice", "verify", "diff") and c[:2] != ["verify", "{good}"]
-]
+# What reads images; the other commands take no cubin, whatever its architecture.
+CODE_COMMANDS = [c for c in IMAGE_COMMANDS if c[0] in ("inspect", "plan", "splice", "verify", "diff")]
+OTHERS = [*range(70, 90, 5), 87, 100, 120, 200, 0, 255]
 
 
-@pytest.mark.parametrize("sm", [70, 80, 100, 120])
+@pytest.mark.parametrize("image", ["early_exit", "triton_softmax"])  # both layouts of e_flags
 @pytest.mark.parametrize("command", CODE_COMMANDS, ids=" ".join)
-def test_another_architecture_is_refused_where_code_is_read(tmp_path: Path, command: list[str], sm: int) -> None:
+def test_another_architecture_is_refused_by_every_subcommand(tmp_path: Path, command: list[str], image: str) -> None:
+    out, bad, good = tmp_path / "out", tmp_path / "bad.cubin", GOLDEN / f"{image}.cubin"
+    out.mkdir()
+    for sm in OTHERS:
+        bad.write_bytes(for_architecture(good.read_bytes(), sm))
+        result = invoke(command, bad=bad, good=good, out=out)
+        assert not check(result, command, out, (), f"sm_{sm}")
+        assert "bad.cubin: e_flags @0x30" in result.stderr
+        assert f"sm_{sm}" in result.stderr
+        assert "sm_90" in result.stderr  # what would be accepted
+
+
+@pytest.mark.parametrize("command", [["verify", "{bad}", "{good}"], ["verify", "{good}", "{bad}"]], ids=" ".join)
+def test_verify_wants_one_architecture(tmp_path: Path, command: list[str]) -> None:
+    """sm_90 and sm_90a are two: code for one of them does not run where the other does."""
+    good, bad = GOLDEN / "early_exit.cubin", tmp_path / "bad.cubin"
+    bad.write_bytes(good.read_bytes().replace(b"sm_90a", b"sm_90 "))
+    out = tmp_path / "out"
+    out.mkdir()
+    command = [*command, "--certificate", "{out}/c.json"]
+    result = invoke(command, bad=bad, good=good, out=out)
+    assert not check(result, command, out, (), "sm_90 against sm_90a")
+    assert "sm_90a" in result.stderr
+
+
+@pytest.mark.parametrize("command", IMAGE_COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_another_elf_version_is_refused_by_every_subcommand(tmp_path: Path, command: list[str], version: int) -> None:
     out, bad = tmp_path / "out", tmp_path / "bad.cubin"
     out.mkdir()
     data = bytearray((GOLDEN / "early_exit.cubin").read_bytes())
-    data[49] = sm  # architecture number in e_flags of the newer layout
+    data[6] = version
     bad.write_bytes(data)
     result = invoke(command, bad=bad, good=GOLDEN / "early_exit.cubin", out=out)
-    assert not check(result, command, out, (), f"sm_{sm}")
-    assert "sm_" in result.stderr
+    assert not check(result, command, out, (), f"ELF version {version}")
+    assert "bad.cubin" in result.stderr
+
+
+@pytest.mark.parametrize("entry", [75, 80, 100])
+def test_extract_refuses_an_architecture_that_the_library_does_not_have(tmp_path: Path, entry: int) -> None:
+    out, bad = tmp_path / "out", tmp_path / "bad.so"
+    out.mkdir()
+    bad.write_bytes(fatbin(for_architecture((GOLDEN / "early_exit.cubin").read_bytes(), entry), sm=entry))
+    command = ["extract", "{bad}", "--arch", "sm_90a", "-o", "{out}/images"]
+    result = invoke(command, bad=bad, out=out)
+    assert not check(result, command, out, (), f"a library for sm_{entry}")
+    assert f"sm_{entry}" in result.stderr
+
+
+def test_extract_refuses_an_image_that_is_not_for_the_architecture_it_is_listed_under(tmp_path: Path) -> None:
+    """And takes back what it wrote before it came to that image."""
+    out, bad, good = tmp_path / "out", tmp_path / "bad.so", (GOLDEN / "early_exit.cubin").read_bytes()
+    out.mkdir()
+    bad.write_bytes(fatbin(good, for_architecture(good, 80)))
+    command = ["extract", "{bad}", "--arch", "sm_90a", "-o", "{out}/images"]
+    result = invoke(command, bad=bad, out=out)
+    assert not check(result, command, out, (), "sm_80 code listed as sm_90a")
+    assert "fatbin 0 entry 1" in result.stderr

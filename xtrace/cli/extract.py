@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -43,12 +44,16 @@ def command(
     wanted = _compile(pattern)
     images: list[dict[str, Any]] = []
     seen: set[str] = set()
-    with open_library(library) as data:
-        for entry in (entry for fatbin in scan(data) for entry in fatbin.entries):
-            seen.add(entry.arch)
-            if arch and entry.arch != arch:
-                continue
-            images += _entry(data, entry, library, wanted, None if list_only else folder)
+    try:
+        with open_library(library) as data:
+            for entry in (entry for fatbin in scan(data) for entry in fatbin.entries):
+                seen.add(entry.arch)
+                if arch and entry.arch != arch:
+                    continue
+                images += _entry(data, entry, library, wanted, None if list_only else folder)
+    except XtraceError:
+        _take_back(images)
+        raise
     if not images:
         raise _nothing(library, arch, pattern, seen)
     if as_json:
@@ -86,10 +91,14 @@ def _entry(
         content = payload(data, entry, str(library))
         row["bytes"] = len(content)
         try:
-            kernels = parse(content, where).kernels
+            image = parse(content, where)
         except XtraceError as error:  # relocatable objects and images without kernels are listed, not written
             row["note"] = error.what
         else:
+            kernels = image.kernels
+            if image.sm != entry.sm:
+                what = f"listed as {entry.arch}, but the image is for {image.arch}"
+                raise BadInput("XT1209", what, where=image.arch_place, hint="the library is damaged: build it again")
             if wanted and not any(_matches(k, wanted) for k in kernels):
                 return
             row["kernels"] = [_kernel(k) for k in kernels]
@@ -98,6 +107,14 @@ def _entry(
     if wanted and not row["kernels"]:
         return
     yield row
+
+
+def _take_back(images: list[dict[str, Any]]) -> None:
+    """Half a library's images are no result: remove what this run wrote."""
+    for row in images:
+        if row["path"]:
+            with contextlib.suppress(OSError):
+                Path(row["path"]).unlink()
 
 
 def _write(folder: Path, entry: Entry, content: bytes) -> Path:
