@@ -7,8 +7,9 @@ import pytest
 from xtrace.image.names import MAX_READ, short_name, short_names
 
 FLASH = (
-    "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, "
-    "cute::tuple<cute::C<1>, cute::C<1>>, cutlass::bfloat16_t>, flash::{}>>>(flash::enable_sm90_or_later<int>::Params)"
+    "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<"
+    "2, cute::tuple<cute::C<1>, cute::C<1>>, cutlass::bfloat16_t>, flash::{}>>>"
+    "(flash::enable_sm90_or_later<int>::Params)"
 )
 
 
