@@ -21,7 +21,7 @@ from xtrace.isa.nvidia.emit import (
     wait_island,
 )
 
-from .commit import group_gaps, groups
+from .commit import group_gaps
 from .mapfile import kernel_map, trace_map
 from .model import KernelPlan, PlacedSite, Plan
 
@@ -82,7 +82,7 @@ def _record_islands(plan: KernelPlan) -> dict[int, Island]:
     state = plan.state
     assert state is not None
     islands: dict[int, Island] = {}
-    for group in groups(plan):
+    for group in plan.sequences:
         records = [_record(p) for p in group]
         for p, island in zip(group, record_group(state, plan.slot, records, group_gaps(plan, group)), strict=True):
             islands[p.site.index] = island
@@ -91,7 +91,7 @@ def _record_islands(plan: KernelPlan) -> dict[int, Island]:
 
 def _record(p: PlacedSite) -> Record:
     return Record(
-        site=p.id or 0,
+        site=p.id,
         data=p.data,
         stores=tuple(p.stores),
         predicate=p.predicate,
@@ -120,6 +120,11 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
     islands: dict[int, Island] = {}
     kinds: dict[int, str] = {}
     records = _record_islands(plan)
+    for sequence in plan.sequences:
+        for p in sequence:
+            if p.site.kind != "record":
+                islands[p.site.index] = records[p.site.index]
+                kinds[p.site.index] = p.site.kind
     for p in plan.placed:
         i = p.site.index
         islands[i] = _merge(islands.get(i), records[i] if p.site.kind == "record" else _island(plan, p))

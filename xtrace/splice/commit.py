@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa.nvidia.emit import Gap, Store
+from xtrace.probe import Site
 
 from .deferral import next_islands, wait_place
 from .model import KernelPlan, PlacedSite
@@ -21,6 +22,10 @@ from .resources import FreeFinder
 __all__ = ["commit_records", "group_gaps", "groups"]
 
 _MAX_GROUP = 32
+_PREPARATION = 14  # cycles from electing a lane to a store that it guards
+_WORTH_PREPARING = 4
+_COMMIT_AFTER = 8  # cycles from the capture of a clock to its store
+_COMMIT_WITHIN = 64
 _WORTH_A_WAIT = 8  # cycles that a wait must be put off to be worth an instruction of its own
 _CANDIDATES = 12  # register pairs tried per scoreboard: bounds the time per site
 
@@ -66,26 +71,64 @@ def group_gaps(plan: KernelPlan, group: list[PlacedSite]) -> list[Gap]:
 
 def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
     """Fill in group positions, lanes, stores, scoreboards and waits of every placed record and exit."""
+    a = plan.analysis
     by_index = {p.site.index: p for p in plan.placed if p.site.kind != "entry"}
-    all_groups = list(groups(plan))
-    anchors = {g[0].site.index for g in all_groups} | {p.site.index for p in plan.placed if p.site.kind == "exit"}
-    committer = _Committer(plan.analysis, free, frozenset(by_index), frozenset(anchors))
+    plan.sequences = [_prepared(a, group, free, by_index) for group in groups(plan)]
+    exits = {p.site.index for p in plan.placed if p.site.kind == "exit"}
+    anchors = {sequence[0].site.index for sequence in plan.sequences} | exits
+    islands = {p.site.index for sequence in plan.sequences for p in sequence} | exits
+    committer = _Committer(a, free, islands, frozenset(anchors))
     # Inner loops choose first: a register pair that is one site's alone keeps its site id for the whole kernel.
-    for group in sorted(all_groups, key=lambda g: -_depth(plan.analysis, g)):
-        for n, p in enumerate(group):
-            p.slot_in_group = n
-            p.group_size = len(group) if n == 0 else None
-        _share_elected_lane(plan.analysis, group, free)
-        committer.group(group)
+    for sequence in sorted(plan.sequences, key=lambda s: -_depth(a, s)):
+        _share_elected_lane(a, sequence, free)
+        committer.group(sequence)
     for p in plan.placed:
         if p.site.kind == "exit" and p.wait_last:
             committer.exit(p)
+    by_index |= {p.site.index: p for sequence in plan.sequences for p in sequence if p.site.index}
     for index, mask in committer.waits.items():
         if index in by_index:
             by_index[index].wait_first = mask
         else:
             plan.waits[index] = mask
     _preset_ids(plan)
+
+
+def _prepared(
+    a: KernelAnalysis, group: list[PlacedSite], free: FreeFinder, islands: dict[int, PlacedSite]
+) -> list[PlacedSite]:
+    """The group's islands: if possible one in front that elects the lane and moves the cursor while there is time.
+
+    Both take a dozen cycles until a store can use them; the kernel's own instructions pass them.
+    """
+    for n, p in enumerate(group):
+        p.slot_in_group = n
+        p.group_size = len(group) if n == 0 else None
+    first = group[0].site.index
+    predicates = a.isa.layout["P"]
+    best: int | None = None
+    cycles = 0
+    for i in range(first - 1, a.cfg.blocks[a.cfg.block_of[first]].first - 1, -1):
+        ins = a.instructions[i]
+        if "converge" in ins.tags or ins.opaque or a.isa.max_registers(ins) is not None or i in islands or i == 0:
+            break
+        cycles += max(ins.control.stall, 1)
+        usable = [
+            pred
+            for pred in free.at(i).predicates
+            if all(not (x.reads | x.writes) & predicates.bit(pred) for x in a.instructions[i:first])
+        ]
+        if not usable or not free.at(i).scoreboards:
+            break
+        best = i
+        if cycles >= _PREPARATION:
+            break
+    if best is None or cycles < _WORTH_PREPARING:
+        return group
+    site = Site(best, group[0].site.phase, "prepare")
+    group[0].group_size = None
+    prepare = PlacedSite(site, None, predicate=0, scoreboard=None, group_size=len(group), wait_last=False)
+    return [prepare, *group]
 
 
 def _depth(a: KernelAnalysis, group: list[PlacedSite]) -> int:
@@ -158,7 +201,7 @@ class _Committer:
     where a store's registers are needed again or its wait cannot be deferred up to the next anchors.
     """
 
-    def __init__(self, a: KernelAnalysis, free: FreeFinder, islands: frozenset[int], anchors: frozenset[int]) -> None:
+    def __init__(self, a: KernelAnalysis, free: FreeFinder, islands: set[int], anchors: frozenset[int]) -> None:
         self._a = a
         self._free = free
         self._islands = islands
@@ -169,12 +212,38 @@ class _Committer:
 
     def group(self, group: list[PlacedSite]) -> None:
         self._under_way = []
-        for n, p in enumerate(group):
+        for n, p in enumerate(list(group)):
+            if p.site.kind == "prepare":
+                continue
             later = group[n + 1] if n + 1 < len(group) else None
             # What this island waits for anyway is no longer under way behind it.
             self._under_way = [x for x in self._under_way if not self._waited_for(x, p.site.index)]
+            separate = later is None and not p.split and p.site.index  # the prologue leaves nothing half done
+            commit = self._commit_site(p) if separate else None
+            if commit is not None and self._late(p, commit):
+                group.append(commit)
+                self._islands.add(commit.site.index)
+                continue
             if later is None or p.split or not self._late(p, later):
                 self._here(p)
+
+    def _commit_site(self, p: PlacedSite) -> PlacedSite | None:
+        """A place later in the block where the record can be stored without waiting for its clock value."""
+        a, cycles = self._a, 0
+        guard = 0 if p.predicate is None else a.isa.layout["P"].bit(p.predicate)
+        for i in range(p.site.index, a.cfg.blocks[a.cfg.block_of[p.site.index]].last):
+            ins = a.instructions[i]
+            if (ins.reads | ins.writes) & guard or "converge" in ins.tags or ins.opaque or i + 1 in self._islands:
+                return None
+            cycles += max(ins.control.stall, 1)
+            if cycles >= _COMMIT_WITHIN:
+                return None
+            if cycles >= _COMMIT_AFTER:
+                site = Site(i + 1, p.site.phase, "commit")
+                return PlacedSite(
+                    site, None, predicate=p.predicate, elect=False, group_size=None, scoreboard=None, wait_last=False
+                )
+        return None
 
     def _waited_for(self, store: _UnderWay, index: int) -> bool:
         """Whether control that comes from the store's island has passed a wait for it before or at ``index``."""
@@ -222,6 +291,8 @@ class _Committer:
     def _room_beside(self, later: PlacedSite, mask: int) -> bool:
         """Whether ``later`` can capture its own clock while these registers wait to be stored in its island."""
         width = 1 if later.split else 2
+        if later.site.kind == "commit":
+            return True
         return any(not ((1 << width) - 1) << d & mask for d in self._free.at(later.site.index).groups(width))
 
     def _here(self, p: PlacedSite) -> None:

@@ -81,6 +81,7 @@ class KernelPlan:
     placed: list[PlacedSite] = field(default_factory=list)
     refused: list[RefusedSite] = field(default_factory=list)
     waits: dict[int, int] = field(default_factory=dict)  # islands that only wait: instruction -> scoreboards
+    sequences: list[list[PlacedSite]] = field(default_factory=list)  # islands of each record group, helpers included
     registers: int = 0
 
     @property

@@ -121,7 +121,7 @@ class Gap(NamedTuple):
 class Record:
     """One record island: what differs between them."""
 
-    site: int
+    site: int | None  # None: nothing is captured here
     data: int  # even register: clock, then site id; any register when split
     stores: tuple[Store, ...]  # committed here: an earlier record of the group, this one, both or none
     predicate: int | None  # None: every active lane stores the same eight bytes
@@ -178,8 +178,11 @@ class _Scheduler:
                 del pending[sb]
 
     def island(self, ops: list[Op]) -> Island:
+        start = self._free
         issued = [self._issue(op) for op in ops]
         words: list[int] = []
+        for early in range(issued[0][1] - start, 0, -15):  # the kernel's last stall is not ours to lengthen
+            words.append(e.nop().word | _control(min(early, 15), e.nop()) << 105)
         patches: list[Patch] = []
         for k, (op, time) in enumerate(issued):
             # Behind the island a kernel instruction may overwrite the predicate that guards a last store.
@@ -306,12 +309,13 @@ def _record_ops(state: UniformState, slot: SlotLayout, rec: Record) -> list[Op]:
     ops: list[Op] = []
     if rec.elect and rec.predicate is not None:
         ops.append(e.elect(rec.predicate))
-    ops.append(e.cs2r32(rec.data, SpecialRegister.CLOCK_LO))
+    if rec.site is not None:
+        ops.append(e.cs2r32(rec.data, SpecialRegister.CLOCK_LO))
     if rec.group_size is not None:
         # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
         ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
         ops.append(e.uiadd_imm(state.offset, state.offset, 8 * rec.group_size))
-    if not rec.split and not rec.preset:
+    if rec.site is not None and not rec.split and not rec.preset:
         ops.append(e.mov_imm(rec.data + 1, rec.site))
     for s in rec.stores:
         at = 8 * s.slot_in_group
