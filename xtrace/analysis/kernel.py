@@ -13,6 +13,7 @@ from xtrace.isa.protocol import Isa
 
 from .budget import register_caps
 from .cfg import ControlFlow, build_cfg
+from .divergence import divergent_points
 from .inflight import InFlight, inflight
 from .liveness import Liveness, liveness
 from .loops import Loop, find_loops
@@ -45,6 +46,11 @@ class KernelAnalysis:
     def inflight(self) -> InFlight:
         layout = self.isa.layout
         return inflight(self.cfg, self.isa.scoreboards, layout["R"].mask | layout["UR"].mask)
+
+    @cached_property
+    def divergent(self) -> tuple[bool, ...]:
+        """Whether the warp's lanes may be apart before each instruction."""
+        return divergent_points(self.cfg, self.isa.layout)
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

@@ -33,8 +33,9 @@ _CANDIDATES = 12  # register pairs tried per scoreboard: bounds the time per sit
 def groups(plan: KernelPlan) -> Iterator[list[PlacedSite]]:
     """The plan's records by basic block, in address order, at most 32 a group.
 
-    A group ends where lanes may join (they would move the cursor twice and store once behind it). A record at the
-    entry shares the prologue's island, which leaves nothing half done: it is a group of its own.
+    A group ends where lanes may join (they would move the cursor twice and store once behind it). Where lanes may be
+    apart each record is a group of its own, done within its island: another lane group may run at any kernel
+    instruction. So is a record at the entry, because the prologue's island leaves nothing half done.
     """
     a = plan.analysis
     group: list[PlacedSite] = []
@@ -44,6 +45,7 @@ def groups(plan: KernelPlan) -> Iterator[list[PlacedSite]]:
             or group[0].site.index == 0
             or a.cfg.block_of[p.site.index] != a.cfg.block_of[group[0].site.index]
             or _lanes_may_join(a, group[-1], p)
+            or a.divergent[p.site.index]
         ):
             yield group
             group = []
@@ -106,6 +108,8 @@ def _prepared(
         p.group_size = len(group) if n == 0 else None
     first = group[0].site.index
     predicates = a.isa.layout["P"]
+    if a.divergent[first]:
+        return group
     best: int | None = None
     cycles = 0
     for i in range(first - 1, a.cfg.blocks[a.cfg.block_of[first]].first - 1, -1):
@@ -218,8 +222,8 @@ class _Committer:
             later = group[n + 1] if n + 1 < len(group) else None
             # What this island waits for anyway is no longer under way behind it.
             self._under_way = [x for x in self._under_way if not self._waited_for(x, p.site.index)]
-            separate = later is None and not p.split and p.site.index  # the prologue leaves nothing half done
-            commit = self._commit_site(p) if separate else None
+            whole = p.site.index == 0 or self._a.divergent[p.site.index]  # done within its island: see groups()
+            commit = self._commit_site(p) if later is None and not p.split and not whole else None
             if commit is not None and self._late(p, commit):
                 group.append(commit)
                 self._islands.add(commit.site.index)
