@@ -51,7 +51,7 @@ class AddressMap:
     word_bytes
         Size of an instruction word.
     sites
-        Number of probe sites.
+        Number of probe sites that record an event; where none does, of entry and exit sites.
     """
 
     def __init__(self, islands: Sequence[tuple[int, int]], *, word_bytes: int = 16, sites: int | None = None) -> None:
@@ -114,7 +114,7 @@ def address_maps(trace_map: Mapping[str, Any], original: Image, other: Image) ->
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             raise _malformed("a kernel without a name")
         sites = entry.get("sites", [])
-        result[entry["name"]] = AddressMap(_islands(entry), sites=len(sites) if isinstance(sites, list) else None)
+        result[entry["name"]] = AddressMap(_islands(entry), sites=_site_count(sites))
     return result
 
 
@@ -135,3 +135,11 @@ def _islands(entry: Mapping[str, Any]) -> list[tuple[int, int]]:
 
 def _malformed(what: str) -> BadInput:
     return BadInput("XT4203", f"malformed trace map: {what}", hint="write it again with `xtrace splice`")
+
+
+def _site_count(sites: object) -> int | None:
+    """Entry and exit are part of every traced image; they count only where they are all there is."""
+    if not isinstance(sites, list):
+        return None
+    events = sum(1 for site in sites if isinstance(site, dict) and site.get("id") is not None)
+    return events or len(sites)
