@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.splice.conftest import analysed
 from xtrace.splice import Options, plan_kernel
-from xtrace.splice.commit import groups
+from xtrace.splice.groups import groups
 
 
 def test_kernels_whose_branches_are_uniform_are_never_apart() -> None:

@@ -8,8 +8,6 @@ from xtrace.isa import for_arch
 from xtrace.isa.model import Instruction, Latency
 from xtrace.isa.nvidia.emit import (
     ExitRegisters,
-    Gap,
-    Island,
     PrologueRegisters,
     Record,
     SlotLayout,
@@ -19,6 +17,7 @@ from xtrace.isa.nvidia.emit import (
     prologue,
     record_group,
 )
+from xtrace.isa.nvidia.schedule import Gap, Island
 
 STATE = UniformState(address=60, offset=59, header=56, timer=55, clock=54, smid=53)
 SLOT = SlotLayout(stride=16384, ring=8192)

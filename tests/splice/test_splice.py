@@ -14,7 +14,7 @@ from xtrace.errors import BadInput, Refused
 from xtrace.image import parse
 from xtrace.isa import for_arch
 from xtrace.splice import Options, apply, plan, plan_kernel
-from xtrace.splice.commit import groups
+from xtrace.splice.groups import groups
 from xtrace.verify import verify
 
 SETS = ("sche", "pp")

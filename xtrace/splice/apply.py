@@ -12,7 +12,6 @@ from xtrace.image import CodeEdit, parse, rewrite
 from xtrace.isa.nvidia import encode
 from xtrace.isa.nvidia.emit import (
     ExitRegisters,
-    Island,
     PrologueRegisters,
     Record,
     exit_island,
@@ -20,8 +19,9 @@ from xtrace.isa.nvidia.emit import (
     record_group,
     wait_island,
 )
+from xtrace.isa.nvidia.schedule import Island
 
-from .commit import group_gaps
+from .groups import group_gaps
 from .mapfile import kernel_map, trace_map
 from .model import KernelPlan, PlacedSite, Plan
 

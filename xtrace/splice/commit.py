@@ -1,88 +1,43 @@
 """When and how captured records go to memory.
 
-The records of one basic block form a group: one move of the cursor, one elected lane where a predicate
-lasts, and, where registers allow, the store of a record in the island of the next record, when the clock
-value has long arrived. The wait for a store is left to the next islands wherever nothing can notice.
+Where registers allow, a record is stored in the island of the next record of its group, or in one of its own a few
+instructions on, when the clock value has long arrived. The wait for a store is left to the next islands wherever
+nothing can notice.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from xtrace.analysis import KernelAnalysis
-from xtrace.isa.nvidia.emit import Gap, Store
+from xtrace.isa.nvidia.emit import Store
 from xtrace.probe import Site
 
 from .deferral import next_islands, wait_place
+from .groups import groups, prepared, share_elected_lane, untouched
 from .model import KernelPlan, PlacedSite
 from .resources import FreeFinder
 
-__all__ = ["commit_records", "group_gaps", "groups"]
+__all__ = ["commit_records"]
 
-_MAX_GROUP = 32
-_PREPARATION = 14  # cycles from electing a lane to a store that it guards
-_WORTH_PREPARING = 4
 _COMMIT_AFTER = 8  # cycles from the capture of a clock to its store
 _COMMIT_WITHIN = 64
 _WORTH_A_WAIT = 8  # cycles that a wait must be put off to be worth an instruction of its own
 _CANDIDATES = 12  # register pairs tried per scoreboard: bounds the time per site
 
 
-def groups(plan: KernelPlan) -> Iterator[list[PlacedSite]]:
-    """The plan's records by basic block, in address order, at most 32 a group.
-
-    A group ends where lanes may join (they would move the cursor twice and store once behind it). Where lanes may be
-    apart each record is a group of its own, done within its island: another lane group may run at any kernel
-    instruction. So is a record at the entry, because the prologue's island leaves nothing half done.
-    """
-    a = plan.analysis
-    group: list[PlacedSite] = []
-    for p in plan.records:
-        if group and (
-            len(group) == _MAX_GROUP
-            or group[0].site.index == 0
-            or a.cfg.block_of[p.site.index] != a.cfg.block_of[group[0].site.index]
-            or _lanes_may_join(a, group[-1], p)
-            or a.divergent[p.site.index]
-        ):
-            yield group
-            group = []
-        group.append(p)
-    if group:
-        yield group
-
-
-def _lanes_may_join(a: KernelAnalysis, p: PlacedSite, q: PlacedSite) -> bool:
-    return any("converge" in ins.tags for ins in a.instructions[p.site.index : q.site.index])
-
-
-def group_gaps(plan: KernelPlan, group: list[PlacedSite]) -> list[Gap]:
-    """What stands between neighbouring islands of a group."""
-    gaps = []
-    for p, q in itertools.pairwise(group):
-        between = range(p.site.index, q.site.index)
-        cycles = sum(max(plan.analysis.instructions[i].control.stall, 1) for i in between)
-        waited = 0
-        for i in between:
-            waited |= plan.waits.get(i, 0)
-        gaps.append(Gap(cycles, waited))
-    return gaps
-
-
 def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
     """Fill in group positions, lanes, stores, scoreboards and waits of every placed record and exit."""
     a = plan.analysis
     by_index = {p.site.index: p for p in plan.placed if p.site.kind != "entry"}
-    plan.sequences = [_prepared(a, group, free, by_index) for group in groups(plan)]
+    plan.sequences = [prepared(a, group, free, by_index) for group in groups(plan)]
     exits = {p.site.index for p in plan.placed if p.site.kind == "exit"}
     anchors = {sequence[0].site.index for sequence in plan.sequences} | exits
     islands = {p.site.index for sequence in plan.sequences for p in sequence} | exits
     committer = _Committer(a, free, islands, frozenset(anchors))
     # Inner loops choose first: a register pair that is one site's alone keeps its site id for the whole kernel.
     for sequence in sorted(plan.sequences, key=lambda s: -_depth(a, s)):
-        _share_elected_lane(a, sequence, free)
+        share_elected_lane(a, sequence, free)
         committer.group(sequence)
     for p in plan.placed:
         if p.site.kind == "exit" and p.wait_last:
@@ -94,45 +49,6 @@ def commit_records(plan: KernelPlan, free: FreeFinder) -> None:
         else:
             plan.waits[index] = mask
     _preset_ids(plan)
-
-
-def _prepared(
-    a: KernelAnalysis, group: list[PlacedSite], free: FreeFinder, islands: dict[int, PlacedSite]
-) -> list[PlacedSite]:
-    """The group's islands: if possible one in front that elects the lane and moves the cursor while there is time.
-
-    Both take a dozen cycles until a store can use them; the kernel's own instructions pass them.
-    """
-    for n, p in enumerate(group):
-        p.slot_in_group = n
-        p.group_size = len(group) if n == 0 else None
-    first = group[0].site.index
-    predicates = a.isa.layout["P"]
-    if a.divergent[first]:
-        return group
-    best: int | None = None
-    cycles = 0
-    for i in range(first - 1, a.cfg.blocks[a.cfg.block_of[first]].first - 1, -1):
-        ins = a.instructions[i]
-        if "converge" in ins.tags or ins.opaque or a.isa.max_registers(ins) is not None or i in islands or i == 0:
-            break
-        cycles += max(ins.control.stall, 1)
-        usable = [
-            pred
-            for pred in free.at(i).predicates
-            if all(not (x.reads | x.writes) & predicates.bit(pred) for x in a.instructions[i:first])
-        ]
-        if not usable or not free.at(i).scoreboards:
-            break
-        best = i
-        if cycles >= _PREPARATION:
-            break
-    if best is None or cycles < _WORTH_PREPARING:
-        return group
-    site = Site(best, group[0].site.phase, "prepare")
-    group[0].group_size = None
-    prepare = PlacedSite(site, None, predicate=0, scoreboard=None, group_size=len(group), wait_last=False)
-    return [prepare, *group]
 
 
 def _depth(a: KernelAnalysis, group: list[PlacedSite]) -> int:
@@ -158,36 +74,6 @@ def _preset_ids(plan: KernelPlan) -> None:
         named = a.named >> (p.data + 1) & 1
         if not p.split and not named and users[p.data + 1] == 1 and _depth(a, [p]) > 0:
             p.preset = True
-
-
-def _share_elected_lane(a: KernelAnalysis, group: list[PlacedSite], free: FreeFinder) -> None:
-    predicates = a.isa.layout["P"]
-    k = 0
-    while k < len(group):
-        if group[k].predicate is None:
-            k += 1
-            continue
-        best = (0, 0)
-        for pred in free.at(group[k].site.index).predicates:
-            n = k + 1
-            while n < len(group) and _untouched(a, group[n - 1], group[n], predicates.bit(pred)):
-                n += 1
-            best = max(best, (n - k, pred))
-        for p in group[k : k + best[0]]:
-            p.predicate = best[1]
-            p.elect = p is group[k]
-        k += best[0]
-
-
-def _untouched(a: KernelAnalysis, p: PlacedSite, q: PlacedSite, registers: int) -> bool:
-    """No kernel instruction from one island to the next touches the registers or changes the active lanes."""
-    return all(
-        not (ins.reads | ins.writes) & registers
-        and "converge" not in ins.tags
-        and a.isa.max_registers(ins) is None
-        and not ins.opaque
-        for ins in a.instructions[p.site.index : q.site.index]
-    )
 
 
 class _UnderWay(NamedTuple):
@@ -279,7 +165,7 @@ class _Committer:
                 continue
             for data in self._registers(p, 2):
                 mask = 3 << data
-                if not _untouched(self._a, p, later, mask) or not self._room_beside(later, mask):
+                if not untouched(self._a, p, later, mask) or not self._room_beside(later, mask):
                     continue
                 targets = self._deferred(at, scoreboard, mask)
                 if targets is not None:

@@ -1,8 +1,7 @@
 """Probe code for sm_90: prologue, record and exit islands as scheduled words.
 
-The code is written as straight-line :class:`Op` lists; a scheduler turns them into words with stall
-counts and scoreboard waits that satisfy every dependence inside the probe code. Cycle
-counts are the public table values (facts/sass.md 7.1), never the smaller measured ones.
+The code is written as straight-line :class:`Op` lists; :mod:`.schedule` turns them into words with stall
+counts and scoreboard waits that satisfy every dependence inside the probe code.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import encode as e
-from .encode import Op, SpecialRegister, Unit
+from .encode import Op, SpecialRegister
+from .schedule import Gap, Island, Scheduler, schedule
 
 __all__ = [
     "ExitRegisters",
-    "Gap",
-    "Island",
-    "Patch",
     "PrologueRegisters",
     "Record",
     "SlotLayout",
@@ -29,22 +26,6 @@ __all__ = [
     "record_group",
     "wait_island",
 ]
-
-_NO_SB = 7
-_READ_LATE = ~(0x7F << 256)  # stores read registers after issue, but their guard predicate at it
-
-
-class Patch(NamedTuple):
-    """A u32 immediate (word bits 32-63) that is filled in at load time."""
-
-    word_index: int
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Island:
-    words: tuple[int, ...]
-    patches: tuple[Patch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +91,6 @@ class Store(NamedTuple):
     split: bool  # one data register only: two 4-byte stores, one after the other
 
 
-class Gap(NamedTuple):
-    """What stands between two islands of a group."""
-
-    cycles: int  # least time that the kernel's own instructions take
-    waited: int = 0  # scoreboards that wait islands in between wait for
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record island: what differs between them."""
@@ -132,97 +106,6 @@ class Record:
     elect: bool = True  # False: the predicate still holds the lane elected by an earlier record of the group
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
     wait_last: bool = True  # wait for our own stores before the kernel goes on
-
-
-def _distance(producer: Op, consumer: Op) -> int:
-    """Cycles from issue of ``producer`` to issue of ``consumer`` that reads its result (sm_90 table values)."""
-    to_memory = consumer.unit in (Unit.MEMORY,)
-    uniform = consumer.unit in (Unit.UNIFORM, Unit.UNIFORM_PREDICATE)
-    match producer.unit:
-        case Unit.ALU:
-            return 8 if to_memory else 6
-        case Unit.UNIFORM:
-            return 4 if uniform else 7 if consumer.unit is Unit.UNIFORM_MOVE else 12
-        case Unit.UNIFORM_MOVE:
-            return 2 if uniform or consumer.unit is Unit.UNIFORM_MOVE else 5
-        case Unit.TO_UNIFORM:
-            return 13 if uniform else 15
-        case Unit.ELECT:
-            return 13
-        case Unit.UNIFORM_PREDICATE:
-            return 6
-    return 2
-
-
-def _control(stall: int, op: Op) -> int:
-    code = stall + 16 if stall <= 11 else stall  # keep issuing from this warp where the encoding allows it
-    write_sb = _NO_SB if op.write_sb is None else op.write_sb
-    read_sb = _NO_SB if op.read_sb is None else op.read_sb
-    return code | write_sb << 5 | read_sb << 8 | op.wait << 11
-
-
-class _Scheduler:
-    """In-order issue times that satisfy every dependence, over islands that run one after the other."""
-
-    def __init__(self) -> None:
-        self._done: list[tuple[Op, int]] = []
-        self._pending_write: dict[int, tuple[int, int]] = {}  # scoreboard -> (registers, issue time of the last claim)
-        self._pending_read: dict[int, tuple[int, int]] = {}
-        self._free = 0  # earliest issue time of the next instruction
-
-    def gap(self, gap: Gap) -> None:
-        """What stands between this island and the next."""
-        self._free += gap.cycles
-        for pending in (self._pending_write, self._pending_read):
-            for sb in [k for k in pending if gap.waited >> k & 1]:
-                del pending[sb]
-
-    def island(self, ops: list[Op]) -> Island:
-        start = self._free
-        issued = [self._issue(op) for op in ops]
-        words: list[int] = []
-        for early in range(issued[0][1] - start, 0, -15):  # the kernel's last stall is not ours to lengthen
-            words.append(e.nop().word | _control(min(early, 15), e.nop()) << 105)
-        patches: list[Patch] = []
-        for k, (op, time) in enumerate(issued):
-            # Behind the island a kernel instruction may overwrite the predicate that guards a last store.
-            gap = issued[k + 1][1] - time if k + 1 < len(issued) else 2 if op.unit is Unit.MEMORY else 1
-            stall = min(gap, 15)
-            if op.patch:
-                patches.append(Patch(len(words), op.patch))
-            words.append(op.word | _control(stall, op) << 105)
-            for rest in range(gap - stall, 0, -15):
-                words.append(e.nop().word | _control(min(rest, 15), e.nop()) << 105)
-        return Island(tuple(words), tuple(patches))
-
-    def _issue(self, op: Op) -> tuple[Op, int]:
-        time = self._free
-        for earlier, at in reversed(self._done):
-            if earlier.write_sb is None and earlier.writes & op.reads:
-                time = max(time, at + _distance(earlier, op))
-            if earlier.writes & op.writes:
-                time = max(time, at + 2)
-        for pending, conflicts in ((self._pending_write, op.reads | op.writes), (self._pending_read, op.writes)):
-            for sb, (bits, _) in pending.items():
-                if bits & conflicts:
-                    op = op.waiting(1 << sb)
-        for pending in (self._pending_write, self._pending_read):
-            for sb in [k for k in pending if op.wait >> k & 1]:
-                time = max(time, pending.pop(sb)[1] + 2)  # a wait one cycle after the claim does not see it
-        for claim, pending, registers in (
-            (op.write_sb, self._pending_write, op.writes),
-            (op.read_sb, self._pending_read, op.reads & _READ_LATE),
-        ):
-            if claim is not None:
-                pending[claim] = (pending.get(claim, (0, 0))[0] | registers, time)
-        self._done.append((op, time))
-        self._free = time + 1
-        return op, time
-
-
-def schedule(ops: list[Op]) -> Island:
-    """The fewest stall cycles that satisfy every dependence inside one island."""
-    return _Scheduler().island(ops)
 
 
 _CONST_NTID = (0x0, 0x4, 0x8)  # c[0] offsets of blockDim, family sm_90
@@ -296,7 +179,7 @@ def record_group(state: UniformState, slot: SlotLayout, records: list[Record], g
     ``gaps[k]`` stands between island ``k`` and ``k + 1``. A clock value that is
     captured in one island may be stored in the next, when it has long arrived; the cursor moves once per group.
     """
-    scheduler = _Scheduler()
+    scheduler = Scheduler()
     islands = []
     for k, rec in enumerate(records):
         islands.append(scheduler.island(_record_ops(state, slot, rec)))
