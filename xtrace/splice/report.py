@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from xtrace.isa.nvidia.schedule import Island
 
 from .apply import splice_kernel
 from .model import KernelPlan, Plan
@@ -21,9 +24,8 @@ def _issue_cycles(words: tuple[int, ...]) -> int:
     return total
 
 
-def _sites(k: KernelPlan) -> list[dict[str, Any]]:
+def _sites(k: KernelPlan, islands: Mapping[int, Island]) -> list[dict[str, Any]]:
     a = k.analysis
-    islands = splice_kernel(k).islands if k.state is not None else {}
     rows: list[dict[str, Any]] = []
     for p in k.placed:
         ins = a.instructions[p.site.index]
@@ -66,8 +68,13 @@ def _sites(k: KernelPlan) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["pc"], 16))
 
 
-def _kernel(k: KernelPlan, sites: list[dict[str, Any]]) -> dict[str, Any]:
+def _kernel(k: KernelPlan, sites: list[dict[str, Any]], islands: Mapping[int, Island]) -> dict[str, Any]:
     a = k.analysis
+    cycles: dict[int, int] = {}  # by loop, islands without a record (prepare, commit, wait) included
+    for index, island in islands.items():
+        loop = a.loop_of(index)
+        if loop is not None:
+            cycles[loop.id] = cycles.get(loop.id, 0) + _issue_cycles(island.words)
     placed = [s for s in sites if s["status"] == "placed"]
     return {
         "name": a.kernel.name,
@@ -78,7 +85,7 @@ def _kernel(k: KernelPlan, sites: list[dict[str, Any]]) -> dict[str, Any]:
         "placed": len(k.placed),
         "refused": len(k.refused),
         "records": len(k.records),
-        "added_words": sum(s["words"] for s in placed),
+        "added_words": sum(len(island.words) for island in islands.values()),
         "uniform_registers": [] if k.state is None else a.isa.layout.names(k.state.bits),
         "ring_bytes_per_warp": k.slot.ring,
         "slot_bytes_per_warp": k.slot.stride,
@@ -89,7 +96,7 @@ def _kernel(k: KernelPlan, sites: list[dict[str, Any]]) -> dict[str, Any]:
                 "depth": x.depth,
                 "head": f"0x{a.instructions[a.cfg.blocks[x.head].first].pc:x}",
                 "records_per_trip": sum(1 for s in placed if s["loop"] == x.id and s["kind"] == "record"),
-                "probe_cycles_per_trip": sum(s["cycles"] for s in placed if s["loop"] == x.id),
+                "probe_cycles_per_trip": cycles.get(x.id, 0),
             }
             for x in (a.loops if k.state is not None else ())
         ],
@@ -101,9 +108,10 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     sites: list[dict[str, Any]] = []
     kernels = []
     for k in plan.kernels:
-        rows = _sites(k)
+        islands = splice_kernel(k).islands if k.state is not None else {}
+        rows = _sites(k, islands)
         sites += rows
-        kernels.append(_kernel(k, rows))
+        kernels.append(_kernel(k, rows, islands))
     return {
         "schema": "xtrace/plan/1",
         "image": plan.image.name,
