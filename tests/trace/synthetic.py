@@ -8,9 +8,9 @@ and the writer shares no code with the decoder.
 
 from __future__ import annotations
 
-import copy
 import random
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,14 +28,13 @@ PHASES = [
     ("epilogue", "STG.E"),
 ]
 SITE = {name: k + 1 for k, (name, _) in enumerate(PHASES)}
-HEADER_BYTES = 64
+HEADER_BYTES = 32
 SLACK = 512
 LOW = 0xFFFFFFFF
 
 
 def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
-    header = ring + SLACK
-    stride = 1 << (header + HEADER_BYTES - 1).bit_length()
+    stride = 1 << (ring + SLACK - 1).bit_length()
     return {
         "schema": "xtrace/map/1",
         "xtrace": "0.1.0",
@@ -51,7 +50,7 @@ def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
                     {"id": k + 1, "pc": 0x100 * (k + 1), "op": op, "phase": phase, "probe": "time"}
                     for k, (phase, op) in enumerate(PHASES)
                 ],
-                "slot": {"stride": stride, "ring": ring, "record": 8, "header": header, "header_bytes": HEADER_BYTES},
+                "slot": {"stride": stride, "ring": ring, "record": 8, "header_bytes": HEADER_BYTES},
             }
         ],
     }
@@ -59,7 +58,7 @@ def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
 
 @dataclass
 class Warp:
-    """One warp of the model: knows its SM's clock and writes records into its slot."""
+    """One warp of the model: knows its SM's clock, writes records into its slot and, at its exit, its header."""
 
     slot: int
     sm: int
@@ -69,6 +68,8 @@ class Warp:
     start_ns: int = 1 << 20  # global timer at time 0 of the model
     records: list[tuple[int, int]] = field(default_factory=list)  # truth: (site, clock)
     data: bytearray = field(default_factory=bytearray)
+    header: bytearray = field(default_factory=lambda: bytearray(HEADER_BYTES))
+    entered: tuple[int, int] = (0, 0)  # truth: (global timer, clock)
 
     def __post_init__(self) -> None:
         self.layout = self.map["kernels"][0]["slot"]
@@ -77,9 +78,11 @@ class Warp:
     def clock(self, t_ns: float) -> int:
         return self.clock0 + int(t_ns * self.mhz / 1000)
 
-    def enter(self, t_ns: float, virtid: int = 0) -> None:
-        gt = (self.start_ns + int(t_ns)) // 32 * 32
-        struct.pack_into("<QQII", self.data, self.layout["header"], gt, self.clock(t_ns), self.sm, virtid)
+    def timer(self, t_ns: float) -> int:
+        return (self.start_ns + int(t_ns)) // 32 * 32
+
+    def enter(self, t_ns: float) -> None:
+        self.entered = (self.timer(t_ns), self.clock(t_ns))
 
     def group(self, *records: tuple[str, float]) -> None:
         """Write records as one group: only the group's first place is taken modulo the ring."""
@@ -90,10 +93,22 @@ class Warp:
             self.records.append((SITE[phase], clock))
 
     def leave(self, t_ns: float) -> None:
-        gt = (self.start_ns + int(t_ns)) // 32 * 32
-        struct.pack_into(
-            "<QQII", self.data, self.layout["header"] + 32, gt, self.clock(t_ns), 8 * len(self.records), 0x1000
-        )
+        timer, clock = self.entered
+        low = (timer & LOW, clock & LOW, self.sm, 0x1000)
+        struct.pack_into("<4I", self.header, 0, *low)
+        struct.pack_into("<QII", self.header, 16, self.timer(t_ns), self.clock(t_ns) & LOW, 8 * len(self.records))
+
+
+def buffer_of(warps: Sequence[Warp]) -> bytes:
+    """What these warps leave in device memory: their slots and the spill-over slot, then as many headers."""
+    slots = b"".join(bytes(w.data) for w in warps) + bytes(len(warps[0].data))
+    return slots + b"".join(bytes(w.header) for w in warps) + bytes(HEADER_BYTES)
+
+
+def table_start(buffer: bytes, trace_map_: dict[str, Any]) -> int:
+    """Where the headers begin in such a buffer."""
+    stride = trace_map_["kernels"][0]["slot"]["stride"]
+    return len(buffer) // (stride + HEADER_BYTES) * stride
 
 
 @dataclass
@@ -104,6 +119,12 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     start_ns: int
+
+    def known(self, warp: Warp) -> list[tuple[int, int]]:
+        """The warp's records ``(site, clock)`` as far as headers with low halves tell: less the multiple of
+        2**32 that was on its SM's clock when the first warp there entered."""
+        base = min(w.entered[1] for w in self.warps if w.sm == warp.sm) & ~LOW
+        return [(site, clock - base) for site, clock in warp.records]
 
 
 def attention(
@@ -132,9 +153,7 @@ def attention(
         end = _run_cta(team, begin, tiles, rng)
         free_at[sm] = end + 900
         warps += team
-    stride = layout["kernels"][0]["slot"]["stride"]
-    buffer = b"".join(bytes(w.data) for w in warps) + bytes(stride)
-    return Launch(layout, buffer, warps, (ctas, 1, 1), (384, 1, 1), start_ns)
+    return Launch(layout, buffer_of(warps), warps, (ctas, 1, 1), (384, 1, 1), start_ns)
 
 
 def _run_cta(team: list[Warp], begin: float, tiles: int, rng: random.Random) -> float:
@@ -190,22 +209,3 @@ def _run_cta(team: list[Warp], begin: float, tiles: int, rng: random.Random) -> 
             warp.group(("epilogue", groups[group] + 15 + warp.slot % 4 * 4))
             warp.leave(end + 480 + warp.slot % 4 * 11)
     return end + 540
-
-
-def compacted(trace_map_: dict[str, Any], buffer: bytes) -> tuple[dict[str, Any], bytes]:
-    """The same launch with the headers in a table of their own: written at exit, low halves only."""
-    new = copy.deepcopy(trace_map_)
-    slot = new["kernels"][0]["slot"]
-    stride, at = slot["stride"], slot.pop("header")
-    slot["header_bytes"] = 32
-    slots, table = bytearray(), bytearray()
-    for start in range(0, len(buffer), stride):
-        one = bytearray(buffer[start : start + stride])
-        t_in, c_in, sm, _, _, t_out, c_out, emitted, exit_pc = struct.unpack_from("<QQIIQQQII", one, at)
-        if t_out:
-            table += struct.pack("<IIIIQII", t_in & LOW, c_in & LOW, sm, exit_pc, t_out, c_out & LOW, emitted)
-        else:
-            table += bytes(32)
-        one[at : at + HEADER_BYTES] = bytes(HEADER_BYTES)
-        slots += one
-    return new, bytes(slots + table)

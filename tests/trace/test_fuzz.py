@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.trace.synthetic import KERNEL, Launch, attention
+from tests.trace.synthetic import KERNEL, Launch, attention, table_start
 from tests.trace.test_store import mutate_json
 from xtrace.errors import XtraceError
 from xtrace.trace import decode, phase_times
@@ -44,13 +44,13 @@ def check(buffer: bytes, trace_map: dict[str, Any], launch: Launch, *, also_expo
 
 def test_mutated_buffers(launch: Launch) -> None:
     rng = random.Random(5)
-    slot = launch.map["kernels"][0]["slot"]
+    table = table_start(launch.buffer, launch.map)
     for round_ in range(1200):
         data = bytearray(launch.buffer)
         for _ in range(rng.choice([1, 2, 8, 64])):
             at = rng.randrange(len(data))
             if rng.random() < 0.6:  # most of the meaning is in the headers
-                at = rng.randrange(len(data) // slot["stride"]) * slot["stride"] + slot["header"] + rng.randrange(64)
+                at = rng.randrange(table, len(data))
             data[at] = rng.choice([0, 255, rng.randrange(256)])
         if rng.random() < 0.05:
             data = data[: rng.randrange(len(data))]

@@ -43,9 +43,6 @@ class SlotLayout:
             layout = cls(*(int(slot[k]) for k in ("stride", "ring", "header_bytes", "record")))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput("XT5010", f"no slot layout: {error!r}", where="trace map") from error
-        if slot.get("header") is not None:
-            what = "headers inside the slots, as older versions wrote them"
-            raise BadInput("XT5010", what, where="trace map", hint="splice the image again")
         fits = 0 < layout.ring <= layout.stride and layout.header_bytes == TABLE.itemsize
         if not fits or layout.record != 8 or layout.ring % 8 or layout.stride % 8:
             raise BadInput("XT5010", f"impossible slot layout {dict(slot)}", where="trace map")

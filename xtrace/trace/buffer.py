@@ -38,10 +38,9 @@ class Records:
 
 def read_records(slots: Array, headers: Headers, layout: KernelLayout) -> Records:
     """Every record that survived, in the order in which its warp emitted it."""
-    done = np.flatnonzero(headers.finished)
-    emitted = headers.emitted[done]
+    emitted = headers.emitted
     kept = np.minimum(emitted, layout.capacity)
-    warp = np.repeat(done, kept)
+    warp = np.repeat(np.arange(len(emitted)), kept)
     starts = np.cumsum(kept) - kept
     seq = np.arange(len(warp), dtype=np.int64) - np.repeat(starts - (emitted - kept), kept)
     place = seq % layout.capacity
@@ -50,29 +49,15 @@ def read_records(slots: Array, headers: Headers, layout: KernelLayout) -> Record
     word = flat[base + place]
     _prefer_slack(word, flat, base, seq, place, warp, headers, layout)
 
-    kept_all = np.zeros(len(headers.slot), dtype=np.int64)
-    kept_all[done] = kept
-    emitted_all = headers.emitted.copy()
     present = word >> np.uint64(32) != 0
-    parts = [(warp[present], seq[present], word[present])]
-    open_warps = np.flatnonzero(~headers.finished)
-    step = max(1, _CHUNK_BYTES // layout.ring)
-    for start in range(0, len(open_warps), step):
-        chunk = open_warps[start : start + step]
-        rows, order, words, prefix = _unfinished(slots[headers.slot[chunk], : layout.capacity])
-        parts.append((chunk[rows], order, words))
-        kept_all[chunk] = emitted_all[chunk] = prefix
-    warp, seq, word = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if len(parts) > 1:
-        order = np.lexsort((seq, warp))
-        warp, seq, word = warp[order], seq[order], word[order]
+    warp, seq, word = warp[present], seq[present], word[present]
     return Records(
         warp=warp,
         seq=seq,
         clock_lo=(word & MASK32).astype(np.int64),
         site=(word >> np.uint64(32)).astype(np.int64),
-        kept=kept_all,
-        emitted=emitted_all,
+        kept=kept,
+        emitted=emitted,
     )
 
 
@@ -97,31 +82,6 @@ def _prefer_slack(
     ring_empty = in_ring >> np.uint64(32) == 0
     slack_written = in_slack >> np.uint64(32) != 0
     word[at] = np.where(slack_written & (ring_empty | (age_slack < age_ring)), in_slack, in_ring)
-
-
-def _unfinished(rings: Array) -> tuple[Array, Array, Array, Array]:
-    """Records of warps whose emitted count was never stored: everything non-zero, oldest first.
-
-    A ring that has wrapped shows a seam where the clock falls back; it is turned so that the seam
-    is at its start. Gives row, order within the row, word, and per row the length of the prefix
-    that must have been emitted (zeros inside it are lost records).
-    """
-    rows, width = rings.shape
-    present = rings >> np.uint64(32) != 0
-    full = present[:, -1]
-    clock = (rings & MASK32).astype(np.uint32)
-    step = (clock[:, 1:] - clock[:, :-1]).view(np.int32)
-    step = np.where(present[:, 1:] & present[:, :-1], step, np.int32(0))
-    shift = np.zeros(rows, dtype=np.int64)
-    if width > 1:
-        seam = np.argmin(step, axis=1)
-        falls = step[np.arange(rows), seam] < 0
-        shift = np.where(full & falls, seam + 1, 0)
-    prefix = np.where(present.any(axis=1), width - np.argmax(present[:, ::-1], axis=1), 0)
-    prefix = np.where(full, width, prefix)
-    row, column = np.nonzero(present)
-    order = (column - shift[row]) % width
-    return row, order, rings[row, column], prefix
 
 
 def count_records(slots: Array, rows: Array, layout: KernelLayout) -> int:

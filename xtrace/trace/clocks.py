@@ -63,24 +63,23 @@ def unwrap(records: Records, headers: Headers) -> Unwrapped:
     previous[first] = (headers.clock_entry[has] & MASK32).astype(np.int64)
     step = (records.clock_lo - previous) % WRAP
     span = np.minimum(headers.clock_exit - headers.clock_entry, np.uint64(1 << 62)).astype(np.int64)[has]
-    finished = headers.finished[has]
 
     since = _running(step, first, count[has])
-    suspect = np.where(finished, since[last] > span, np.maximum.reduceat(step, first) >= WRAP // 2)
+    suspect = since[last] > span
     if suspect.any():
         signed = np.repeat(suspect, count[has]) & (step >= WRAP // 2)
         step = np.where(signed, step - WRAP, step)
         since = _running(step, first, count[has])
     rest = span - since[last]
     lost_start = records.seq[first] > 0
-    turns = np.where(finished & lost_start & (rest >= WRAP), rest // WRAP, 0)
+    turns = np.where(lost_start & (rest >= WRAP), rest // WRAP, 0)
     since += np.repeat(turns * WRAP, count[has])
     rest -= turns * WRAP
 
     violations = np.zeros(warps, dtype=np.int64)
-    violations[has] = np.add.reduceat(step < 0, first, dtype=np.int64) + (finished & (rest < 0))
+    violations[has] = np.add.reduceat(step < 0, first, dtype=np.int64) + (rest < 0)
     clock = headers.clock_entry[records.warp] + since.astype(np.uint64)  # modulo 2**64, like the counter
-    return Unwrapped(clock, violations, int(np.count_nonzero(finished & (rest >= WRAP))))
+    return Unwrapped(clock, violations, int(np.count_nonzero(rest >= WRAP)))
 
 
 def _running(step: Array, first: Array, count: Array) -> Array:
@@ -118,14 +117,13 @@ def fit(headers: Headers) -> TimeAxis:
     _, any_warp = np.unique(sm, return_index=True)
     reference = headers.clock_entry[any_warp][sm]
 
-    def pair(clock: Array, time: Array, keep: Array) -> tuple[Array, Array, Array]:
+    def pair(clock: Array, time: Array) -> tuple[Array, Array, Array]:
         x = (clock - reference).view(np.int64).astype(np.float64)
         y = (time - origin).view(np.int64).astype(np.float64)
-        return x[keep], y[keep], sm[keep]
+        return x, y, sm
 
-    everyone = np.ones(warps, dtype=bool)
-    entry = pair(headers.clock_entry, headers.t_entry, everyone)
-    leave = pair(headers.clock_exit, headers.t_exit, headers.finished)
+    entry = pair(headers.clock_entry, headers.t_entry)
+    leave = pair(headers.clock_exit, headers.t_exit)
     x, y, group = (np.concatenate(both) for both in zip(entry, leave, strict=True))
     step = _timer_step(y)
 
@@ -149,8 +147,8 @@ def fit(headers: Headers) -> TimeAxis:
     np.maximum.at(stray, group, np.abs(y - offset[group] - slope[group] * x))
 
     per_warp = (stray > TOLERANCE_STEPS * step)[sm]
-    ticks = leave_ticks(headers)
-    ns = np.where(headers.finished, headers.t_exit - headers.t_entry, np.uint64(0)).astype(np.float64)
+    ticks = (headers.clock_exit - headers.clock_entry).astype(np.float64)
+    ns = (headers.t_exit - headers.t_entry).astype(np.float64)
     rate_w = ns / np.where(ticks > 0, ticks, 1.0)
     slope_w = np.where(per_warp & _plausible(rate_w), rate_w, slope[sm])
     x0, y0, _ = entry
@@ -172,12 +170,6 @@ def _plausible(ns_per_cycle: Array) -> Array:
     """Rates of a real clock: 1 MHz to 100 GHz."""
     result: Array = (ns_per_cycle >= 0.01) & (ns_per_cycle <= 1000.0)
     return result
-
-
-def leave_ticks(headers: Headers) -> Array:
-    """Cycles from entry to exit, 0 for unfinished warps."""
-    ticks = np.where(headers.finished, headers.clock_exit - headers.clock_entry, np.uint64(0))
-    return ticks.astype(np.float64)
 
 
 def _timer_step(y: Array) -> float:

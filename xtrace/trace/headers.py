@@ -1,12 +1,9 @@
-"""Warp headers: when and where a warp ran, and how many records it emitted. Two forms, both vectorised.
+"""Warp headers: when and where a warp ran, and how many records it emitted. Vectorised.
 
-*In the slot* (64 bytes, the map's slot has ``header``): 64-bit global timer and clock at entry, written at
-entry, and the same at exit, written at exit.
-
-*In a table of their own* behind the slots (32 bytes, no ``header`` in the map): written once, at exit, with only
-the low halves of the entry's timer and of both clocks. The upper halves follow: a warp's timer runs for less
-than 2**32 ns (4.3 s) between entry and exit, and the clock's wraps are counted with the timer and the clock rate
-that the short warps of the launch show.
+They stand in a table behind the rings, 32 bytes each, written once, at the warp's exit, with only the low halves
+of the entry's timer and of both clocks. The upper halves follow: a warp's timer runs for less than 2**32 ns
+(4.3 s) between entry and exit, and the clock's wraps are counted with the timer and the clock rate that the short
+warps of the launch show.
 """
 
 from __future__ import annotations
@@ -18,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from xtrace.errors import BadInput
-from xtrace.trace.layout import KernelLayout
+from xtrace.trace.layout import HEADER_BYTES, KernelLayout
 
 __all__ = ["MASK32", "MAX_SMS", "Headers", "read_headers", "regions"]
 
 Array = npt.NDArray[Any]
 MASK32 = np.uint64(0xFFFFFFFF)
-MAX_SPAN = np.uint64(1 << 48)  # cycles or ns, days: no launch lasts longer, so such a header is damaged
+MAX_SPAN = np.uint64(1 << 48)  # ns, days: no launch lasts longer, so such a header is damaged
 MAX_SMS = 1 << 16
 WRAP = 1 << 32
 USUAL_CYCLES_PER_NS = 1.75  # only for launches in which every warp runs for more than a second
@@ -44,8 +41,7 @@ class Headers:
     clock_entry: Array
     clock_exit: Array
     sm: Array
-    emitted: Array  # records; for an unfinished warp this is not known and 0
-    finished: Array
+    emitted: Array  # records
     exit_pc: Array
     damaged: Array
     used: Array
@@ -58,7 +54,7 @@ def regions(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> tup
     BadInput XT8201 when the size is not a whole number of slots.
     """
     size = memoryview(buffer).nbytes
-    each = layout.stride + (layout.header_bytes if layout.header is None else 0)
+    each = layout.stride + HEADER_BYTES
     if size % each or size < 2 * each:
         raise BadInput(
             "XT8201",
@@ -69,51 +65,20 @@ def regions(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> tup
     count = size // each
     words = np.frombuffer(buffer, dtype="<u8")
     slots = words[: count * layout.stride // 8].reshape(count, -1)
-    if layout.header is None:
-        return slots, words[slots.size :].reshape(count, -1)
-    return slots, slots[:, layout.header // 8 : (layout.header + layout.header_bytes) // 8]
+    return slots, words[slots.size :].reshape(count, -1)
 
 
-def read_headers(rows: Array, layout: KernelLayout) -> Headers:
+def read_headers(rows: Array) -> Headers:
     """Headers of all slots but the spill-over slot."""
     rows = rows[:-1]
-    form = _compact if layout.header is None else _full
-    used = np.flatnonzero((rows[:, :4] != 0).any(axis=1) if layout.header is None else (rows[:, :2] != 0).any(axis=1))
-    return form(rows[used], used)
-
-
-def _full(raw: Array, used: Array) -> Headers:
-    t_entry, clock_entry, where, _, t_exit, clock_exit, count = (raw[:, k].copy() for k in range(7))
-    emitted_bytes, exit_pc = count & MASK32, count >> np.uint64(32)
-    finished = (t_exit != 0) | (clock_exit != 0)
-    sm = where & MASK32
-    bad = finished & ((t_exit < t_entry) | (clock_exit < clock_entry) | (emitted_bytes % np.uint64(8) != 0))
-    bad |= finished & ((t_exit - t_entry > MAX_SPAN) | (clock_exit - clock_entry > MAX_SPAN))
-    bad |= (sm >= np.uint64(MAX_SMS)) | (t_entry >= np.uint64(1 << 63))
-    bad |= _far_off(t_entry, np.zeros_like(sm)) | _far_off(clock_entry, sm)
-    good = ~bad
-    return Headers(
-        slot=used[good],
-        t_entry=t_entry[good],
-        t_exit=t_exit[good],
-        clock_entry=clock_entry[good],
-        clock_exit=clock_exit[good],
-        sm=sm.astype(np.int32)[good],
-        emitted=np.where(finished, emitted_bytes // np.uint64(8), np.uint64(0)).astype(np.int64)[good],
-        finished=finished[good],
-        exit_pc=exit_pc.astype(np.int64)[good],
-        damaged=used[bad],
-        used=used,
-    )
-
-
-def _compact(raw: Array, used: Array) -> Headers:
+    used = np.flatnonzero((rows != 0).any(axis=1))
+    raw = rows[used]
     low, high = raw & MASK32, raw >> np.uint64(32)
     t_exit = raw[:, 2].copy()
     sm, emitted_bytes = low[:, 1], high[:, 3]
     lasted = (t_exit - low[:, 0]) & MASK32
     bad = (t_exit == 0) | (t_exit >= np.uint64(1 << 63)) | (t_exit < lasted) | (sm >= np.uint64(MAX_SMS))
-    bad |= (emitted_bytes % np.uint64(8) != 0) | _far_off(t_exit, np.zeros_like(sm))
+    bad |= (emitted_bytes % np.uint64(8) != 0) | _far_off(t_exit)
     good = ~bad
     t_exit, lasted, sm = t_exit[good], lasted[good], sm[good]
     clock_entry, clock_exit, assumed = _full_clocks(t_exit, lasted, high[good, 0], low[good, 3], sm)
@@ -125,7 +90,6 @@ def _compact(raw: Array, used: Array) -> Headers:
         clock_exit=clock_exit,
         sm=sm.astype(np.int32),
         emitted=(emitted_bytes // np.uint64(8)).astype(np.int64)[good],
-        finished=np.ones(len(t_exit), dtype=bool),
         exit_pc=high[good, 1].astype(np.int64),
         damaged=used[bad],
         used=used,
@@ -159,12 +123,11 @@ def _full_clocks(t_exit: Array, lasted: Array, entry_lo: Array, exit_lo: Array, 
     return (enter + lift).astype(np.uint64), (leave + lift).astype(np.uint64), assumed
 
 
-def _far_off(values: Array, group: Array) -> Array:
-    """Which values are further than MAX_SPAN from the median of their group."""
-    order = np.lexsort((values, group))
-    _, first, which, count = np.unique(group[order], return_index=True, return_inverse=True, return_counts=True)
-    median = np.empty_like(values)
-    median[order] = values[order][first + count // 2][which]
+def _far_off(values: Array) -> Array:
+    """Which values are further than MAX_SPAN from the median."""
+    if not len(values):
+        return np.zeros(0, dtype=bool)
+    median = np.sort(values)[len(values) // 2]
     distance = np.where(values > median, values - median, median - values)
     result: Array = distance > MAX_SPAN
     return result

@@ -8,11 +8,12 @@ from typing import Any
 
 from xtrace.errors import BadInput, Unsupported
 
-__all__ = ["KernelLayout", "Site", "cta_shape", "kernel_layout"]
+__all__ = ["HEADER_BYTES", "KernelLayout", "Site", "cta_shape", "kernel_layout"]
 
 SCHEMA = "xtrace/map/1"
 MAX_SITES = 1 << 20
 MAX_SLACK_BYTES = 512
+HEADER_BYTES = 32  # per slot, in the table behind the rings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,14 @@ class Site:
 class KernelLayout:
     """Geometry of one warp's slot, in bytes, and the sites whose records may appear in it.
 
-    ``ring`` bytes of records from the slot's start, some slack for a group of records that runs past
-    the ring's end, then the header at ``header``; None: the headers form a table of their own behind all slots.
+    ``ring`` bytes of records from the slot's start, then some slack for a group of records that runs past
+    the ring's end. The headers form a table of their own behind all slots.
     """
 
     name: str
     demangled: str
     stride: int
     ring: int
-    header: int | None
-    header_bytes: int
     sites: tuple[Site, ...]
     block: tuple[int, int, int] | None
 
@@ -50,8 +49,7 @@ class KernelLayout:
     @property
     def slack(self) -> int:
         """Records that may stand behind the ring's end."""
-        end = self.stride if self.header is None else self.header
-        return min(end - self.ring, MAX_SLACK_BYTES) // 8
+        return min(self.stride - self.ring, MAX_SLACK_BYTES) // 8
 
 
 def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
@@ -106,27 +104,22 @@ def _layout(entry: Mapping[str, Any]) -> KernelLayout:
     if not isinstance(slot, Mapping):
         raise _malformed(f"kernel {name}: no 'slot'")
     stride, ring = _number(slot, "stride", name), _number(slot, "ring", name)
-    header = None if slot.get("header") is None else _number(slot, "header", name)
     header_bytes = _number(slot, "header_bytes", name)
     record = _number(slot, "record", name)
     if record != 8:
         raise Unsupported("XT8103", f"records of {record} bytes", where=name, hint="this version reads 8-byte records")
-    if ring < 8 or any(n % 8 for n in (stride, ring, header or 0, header_bytes)):
+    if ring < 8 or any(n % 8 for n in (stride, ring)):
         raise _malformed(f"kernel {name}: slot sizes must be positive multiples of 8")
-    if header is None:
-        fits = ring <= stride and header_bytes == 32
-    else:
-        fits = ring <= header and header_bytes >= 56 and header + header_bytes <= stride
-    if not fits:
-        raise _malformed(f"kernel {name}: ring, header and stride of the slot contradict each other")
+    if ring > stride:
+        raise _malformed(f"kernel {name}: the ring is larger than the stride of its slot")
+    if header_bytes != HEADER_BYTES:
+        raise _malformed(f"kernel {name}: headers of {header_bytes} bytes instead of {HEADER_BYTES}")
     block = entry.get("block")
     return KernelLayout(
         name=name,
         demangled=demangled or name,
         stride=stride,
         ring=ring,
-        header=header,
-        header_bytes=header_bytes,
         sites=_sites(entry, name),
         block=None if block is None else cta_shape(block, "the map's block", 1024),
     )

@@ -46,8 +46,8 @@ class TraceTables:
         be compared across SMs; ``t_ns`` is the common time axis, in ns after ``summary["origin_ns"]``.
         ``site`` 0 does not occur; a site that the map does not know has ``pc`` -1.
     warps
-        One row per warp that ran. ``written + dropped == emitted``. A warp that never reached its exit
-        has ``finished`` False, ``t_exit_ns`` NaN, and an ``emitted`` that is only a lower bound.
+        One row per warp that ran to its exit. ``written + dropped == emitted``. ``decode`` gives finished warps
+        only; a trace file may hold others, with ``finished`` False and ``t_exit_ns`` NaN.
     summary
         Plain JSON values: counts, time axis, warnings; see ``xtrace.trace.decode``.
     """
