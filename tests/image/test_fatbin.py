@@ -197,3 +197,12 @@ def test_damaged_libraries_raise_only_our_errors(data: st.DataObject) -> None:
                 assert len(fatbin.payload(cut, each)) <= max(each.unpacked, each.stored)
             except XtraceError:
                 continue
+
+
+def test_a_library_that_is_cut_short_is_an_error_not_a_shorter_list(tmp_path: Path) -> None:
+    whole = (Path(__file__).resolve().parents[1] / "golden" / "triton_gemm.cubin").read_bytes()  # an ELF file like any
+    for keep in (len(whole) // 2, 100):
+        path = tmp_path / f"{keep}.so"
+        path.write_bytes(whole[:keep])
+        with pytest.raises(BadInput, match="XT1210"), fatbin.open_library(path):
+            pass

@@ -56,6 +56,11 @@ def command(
             "XT7802", f"there is no launch {launch}", where=str(trace), hint=f"0 to {len(loaded.launches) - 1}"
         )
     tables = loaded.launches[launch]
+    if cta is not None and not (tables.warps["cta"] == cta).any():
+        ctas = tables.warps["cta"]
+        raise BadInput(
+            "XT7803", f"CTA {cta} left no trace", where=str(trace), hint=f"CTAs {ctas.min()} to {ctas.max()} did"
+        )
     times = phase_times(tables)
     sites = counts_per_site(tables)
     if plot is not None:

@@ -26,6 +26,7 @@ from xtrace.errors import BadInput, Refused
 
 __all__ = ["Entry", "Fatbin", "check_licence", "open_library", "payload", "repack", "scan"]
 
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 MAGIC = struct.pack("<I", 0xBA55ED50)
 CONTAINER = struct.Struct("<IHHQ")
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
@@ -100,7 +101,7 @@ def open_library(path: str | Path) -> Iterator[mmap.mmap]:
     """Map a file read-only.
 
     Raises ``Refused`` XT1201 (see :func:`check_licence`), ``BadInput`` XT1000 when it cannot be read, XT1001 when it
-    is empty.
+    is empty, XT1210 when it is an ELF file that ends before its section headers.
     """
     source = Path(path)
     check_licence(source)
@@ -113,7 +114,23 @@ def open_library(path: str | Path) -> Iterator[mmap.mmap]:
         what = f"cannot read the file: {getattr(error, 'strerror', None) or error}"
         raise BadInput("XT1000", what, where=str(path), hint="check the path") from error
     with mapped:
+        _check_whole(mapped, str(path))
         yield mapped
+
+
+def _check_whole(data: Bytes, where: str) -> None:
+    """A cut library would silently give fewer images: its section headers, which linkers put last, would be gone."""
+    if data[:6] != b"\x7fELF\x02\x01" or len(data) < _ELF_HEADER.size:
+        return
+    fields = _ELF_HEADER.unpack_from(data, 0)
+    start, size, count = fields[6], fields[11], fields[12]
+    if start + size * count > len(data):
+        raise BadInput(
+            "XT1210",
+            f"the file ends at {len(data)} bytes, its section headers at {start + size * count}",
+            where=f"{where} @0x28",
+            hint="it is cut short: fetch it again",
+        )
 
 
 def scan(data: Bytes) -> Iterator[Fatbin]:
