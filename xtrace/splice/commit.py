@@ -158,7 +158,7 @@ class _Committer:
         return bits
 
     def _late(self, p: PlacedSite, later: PlacedSite) -> bool:
-        """Store the record in the next record's island, its wait deferred."""
+        """Store the record in the island ``later`` (the next record's or its own commit), its wait deferred."""
         at = later.site.index
         for scoreboard in self._free.at(at).scoreboards:
             if self._deferred(at, scoreboard, 0) is None:
@@ -180,9 +180,9 @@ class _Committer:
 
     def _room_beside(self, later: PlacedSite, mask: int) -> bool:
         """Whether ``later`` can capture its own clock while these registers wait to be stored in its island."""
-        width = 1 if later.split else 2
         if later.site.kind == "commit":
             return True
+        width = 1 if later.split else 2
         return any(not ((1 << width) - 1) << d & mask for d in self._free.at(later.site.index).groups(width))
 
     def _here(self, p: PlacedSite) -> None:
@@ -197,16 +197,18 @@ class _Committer:
                 mask = ((1 << width) - 1) << data
                 targets = self._deferred(at, scoreboard, mask)
                 if targets is not None:
-                    self._claim(p, mask)
-                    p.data, p.scoreboard, p.wait_last = data, scoreboard, False
-                    p.stores.append(_store(p))
+                    self._store_here(p, data, mask, scoreboard)
                     self._start(at, mask, scoreboard, targets)
                     return
         if self._wait_later(p, scoreboards, width):
             return
-        p.data = next(iter(self._registers(p, width)), p.data)
-        self._claim(p, ((1 << width) - 1) << p.data)
-        p.scoreboard, p.wait_last = scoreboards[0], True
+        data = next(iter(self._registers(p, width)), p.data)
+        self._store_here(p, data, ((1 << width) - 1) << data, scoreboards[0])
+        p.wait_last = True
+
+    def _store_here(self, p: PlacedSite, data: int, mask: int, scoreboard: int) -> None:
+        self._claim(p, mask)
+        p.data, p.scoreboard, p.wait_last = data, scoreboard, False
         p.stores.append(_store(p))
 
     def _registers(self, p: PlacedSite, width: int) -> list[int]:
@@ -248,9 +250,7 @@ class _Committer:
             return False
         _, place_at, scoreboard, data = best
         mask = ((1 << width) - 1) << data
-        self._claim(p, mask)
-        p.data, p.scoreboard, p.wait_last = data, scoreboard, False
-        p.stores.append(_store(p))
+        self._store_here(p, data, mask, scoreboard)
         self._start(at, mask | stored, scoreboard, frozenset({place_at}))
         return True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xtrace import __version__
 from xtrace.isa.nvidia.emit import HEADER_BYTES
 
-from .model import KernelPlan, PlacedSite, Plan, RefusedSite
+from .model import RECORD_BYTES, KernelPlan, PlacedSite, Plan, RefusedSite
 
 if TYPE_CHECKING:
     from .apply import SplicedKernel
@@ -78,7 +78,7 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     entry["sites"] = [_site(k, p) for p in k.placed]
     entry["probe_registers"] = a.isa.layout.names(k.state.bits)
     slot = k.slot
-    entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": 8, "header_bytes": HEADER_BYTES}
+    entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": RECORD_BYTES, "header_bytes": HEADER_BYTES}
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
     return entry
 

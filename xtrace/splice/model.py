@@ -11,6 +11,7 @@ from xtrace.probe import Site
 
 __all__ = ["KernelPlan", "Options", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
 
+RECORD_BYTES = 8  # clock, site id
 RING_SLACK = 512  # bytes behind the ring: room for the last group of a lap
 
 
@@ -25,7 +26,7 @@ class Options:
 
     @property
     def slot(self) -> SlotLayout:
-        ring = 8 * self.records
+        ring = RECORD_BYTES * self.records
         return SlotLayout(stride=1 << (ring + RING_SLACK - 1).bit_length(), ring=ring)
 
 

@@ -8,11 +8,9 @@ from typing import Any
 from xtrace.isa.nvidia.schedule import Island
 
 from .apply import splice_kernel
-from .model import KernelPlan, Plan
+from .model import RECORD_BYTES, KernelPlan, Plan
 
 __all__ = ["plan_document"]
-
-RECORD_BYTES = 8
 
 
 def _issue_cycles(words: tuple[int, ...]) -> int:
