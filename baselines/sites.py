@@ -14,7 +14,7 @@ import yaml
 
 from xtrace.errors import BadInput
 
-__all__ = ["Group", "Mark", "Phase", "Words", "load_groups"]
+__all__ = ["Group", "Mark", "Phase", "Words", "find_group", "load_groups"]
 
 At = Literal["before", "after"]
 DEFAULT_PATH = Path(__file__).resolve().parent.parent / "configs" / "matched_sites.yaml"
@@ -125,6 +125,14 @@ def _group(name: str, value: Any, phases: Mapping[str, Phase], where: str) -> Gr
         whole_kernel=whole,
         marks=tuple(_mark(m, phases, f"{where}.marks[{i}]") for i, m in enumerate(marks)),
     )
+
+
+def find_group(name: str) -> Group:
+    """The site group ``name``; ``BadInput`` XT7305 naming the known ones if there is none."""
+    groups = load_groups()
+    if name not in groups:
+        raise BadInput("XT7305", f"unknown site group {name!r}", hint="one of " + ", ".join(groups))
+    return groups[name]
 
 
 def load_groups(path: Path = DEFAULT_PATH) -> dict[str, Group]:

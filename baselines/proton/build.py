@@ -16,7 +16,7 @@ from baselines import resources, toolchain
 from baselines.api import Availability, Buffer, BuildResult, Launch, Resource, SiteCounts, Workload
 from baselines.proton.marks import Marked, mark
 from baselines.ptx_probe.module import parse_entry
-from baselines.sites import Group, load_groups
+from baselines.sites import Group, find_group
 from xtrace.errors import BadInput, Unsupported, XtraceError
 
 __all__ = ["Proton"]
@@ -65,9 +65,7 @@ class Proton:
         return result
 
     def _build(self, workload: Workload, probes: str, out_dir: Path, result: BuildResult) -> None:
-        groups = load_groups()
-        if probes not in groups:
-            raise BadInput("XT7305", f"unknown site group {probes!r}", hint="one of " + ", ".join(groups))
+        group = find_group(probes)
         if workload.cubin is None:
             raise BadInput("XT7306", "original.cubin is missing", where=workload.name)
         if workload.ttgir is None:
@@ -79,7 +77,7 @@ class Proton:
         if found.reason:
             result.notes.append(found.reason)
         text = workload.ttgir.read_text(encoding="utf-8")
-        marked = mark(text, groups[probes], workload.ttgir.name)
+        marked = mark(text, group, workload.ttgir.name)
         out_dir.mkdir(parents=True, exist_ok=True)
         (out_dir / "marked.ttgir").write_text(marked.text, encoding="utf-8")
         plain, instrumented = self._compile(workload, marked, text, out_dir)
@@ -89,7 +87,7 @@ class Proton:
         result.instrumented_cubin = out_dir / "instrumented.cubin"
         result.reference_cubin = out_dir / "ref.cubin"
         result.sites = list(marked.sites)
-        self._describe(workload, groups[probes], plain, instrumented, out_dir, result)
+        self._describe(workload, group, plain, instrumented, out_dir, result)
 
     def _compile(
         self, workload: Workload, marked: Marked, text: str, out_dir: Path

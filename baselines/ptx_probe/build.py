@@ -10,7 +10,7 @@ from baselines.api import Availability, Buffer, BuildResult, Launch, Resource, S
 from baselines.ptx_probe.module import Entry, parse_entry
 from baselines.ptx_probe.rewrite import EVENT_BYTES, SCHED_BYTES, Mode, Probed, rewrite
 from baselines.ptx_probe.select import PtxSite, exit_sites, mark_sites
-from baselines.sites import Group, load_groups
+from baselines.sites import Group, find_group
 from xtrace.errors import BadInput, MissingTool, Unsupported, XtraceError
 
 __all__ = ["DEFAULT_CAPACITY", "PtxProbe"]
@@ -53,9 +53,7 @@ class PtxProbe:
         return result
 
     def _build(self, workload: Workload, probes: str, out_dir: Path, result: BuildResult) -> None:
-        groups = load_groups()
-        if probes not in groups:
-            raise BadInput("XT7305", f"unknown site group {probes!r}", hint="one of " + ", ".join(groups))
+        group = find_group(probes)
         if workload.cubin is None:
             raise BadInput("XT7306", "original.cubin is missing", where=workload.name)
         if workload.ptx is None:
@@ -64,12 +62,12 @@ class PtxProbe:
         source = workload.ptx.read_text(encoding="utf-8")
         entry = parse_entry(source, _kernel_name(workload), workload.ptx.name)
         result.kernel = entry.name
-        sites = self._sites(entry, groups[probes])
+        sites = self._sites(entry, group)
         probed = rewrite(
             entry,
             sites,
             mode=self.mode,
-            sched=groups[probes].whole_kernel,
+            sched=group.whole_kernel,
             capacity=self.capacity,
             bounds_check=self.bounds_check,
         )
@@ -83,8 +81,8 @@ class PtxProbe:
         result.original_cubin = out_dir / "original.cubin"
         result.instrumented_cubin = out_dir / "instrumented.cubin"
         result.reference_cubin = out_dir / "ref.cubin"
-        result.sites = _records(entry, sites, groups[probes])
-        self._describe(workload, entry, probed, groups[probes], before, after, out_dir, result)
+        result.sites = _records(entry, sites, group)
+        self._describe(workload, entry, probed, group, before, after, out_dir, result)
 
     def _sites(self, entry: Entry, group: Group) -> list[PtxSite]:
         sites = exit_sites(entry) if group.whole_kernel else mark_sites(entry, group.marks)
