@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xtrace.stats.gate import Decision, Flag, Rule, Verdict, decide
 from xtrace.stats.intervals import (
     Equivalence,
     Interval,
@@ -18,9 +19,14 @@ __all__ = [
     "Cell",
     "CellSummary",
     "Comparison",
+    "Decision",
     "Equivalence",
+    "Flag",
     "Interval",
+    "Rule",
+    "Verdict",
     "compare",
+    "decide",
     "equivalence",
     "group",
     "hodges_lehmann",

@@ -19,8 +19,10 @@ __all__ = [
     "Interval",
     "equivalence",
     "hodges_lehmann",
+    "signed_rank_bounds",
     "signed_rank_interval",
     "signed_rank_minimum",
+    "t_bounds",
     "t_interval",
     "walsh_averages",
 ]
@@ -90,12 +92,22 @@ def hodges_lehmann(values: Sequence[float] | Floats) -> float:
 
 def t_interval(values: Sequence[float] | Floats, alpha: float = 0.025) -> Interval:
     """Student's interval for the mean; infinite for fewer than two values."""
-    x = _vector(values)
-    if x.size < 2:
-        return Interval(-math.inf, math.inf, alpha)
-    mean = float(x.mean())
-    half = _t_quantile(x.size - 1, alpha) * float(x.std(ddof=1)) / math.sqrt(x.size)
-    return Interval(mean - half, mean + half, alpha)
+    low, high = t_bounds(_vector(values), alpha)
+    return Interval(float(low), float(high), alpha)
+
+
+def t_bounds(samples: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """Student's interval of every sample along the last axis, shape ``(..., n)``: arrays ``low`` and ``high``."""
+    n = samples.shape[-1]
+    if n < 2:
+        return _unbounded(samples.shape[:-1])
+    mean = samples.mean(axis=-1)
+    half = _t_quantile(n - 1, alpha) * samples.std(axis=-1, ddof=1) / math.sqrt(n)
+    return mean - half, mean + half
+
+
+def _unbounded(shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    return np.full(shape, -np.inf), np.full(shape, np.inf)
 
 
 @lru_cache(maxsize=256)
@@ -109,11 +121,20 @@ def signed_rank_interval(values: Sequence[float] | Floats, alpha: float = 0.025)
     With too few values for ``alpha`` no exact interval exists and both sides are infinite
     (``alpha = 0.025`` needs at least six: with five the smallest tail is 1/32).
     """
-    w = walsh_averages(values)
-    k = _signed_rank_rank(len(values), alpha)
+    low, high = signed_rank_bounds(_vector(values), alpha)
+    return Interval(float(low), float(high), alpha)
+
+
+def signed_rank_bounds(samples: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """The exact interval of every sample along the last axis, shape ``(..., n)``: arrays ``low`` and ``high``."""
+    n = samples.shape[-1]
+    k = _signed_rank_rank(n, alpha)
     if k == 0:
-        return Interval(-math.inf, math.inf, alpha)
-    return Interval(float(w[k - 1]), float(w[w.size - k]), alpha)
+        return _unbounded(samples.shape[:-1])
+    i, j = _pairs(n)
+    w = (samples[..., i] + samples[..., j]) / 2
+    w.partition((k - 1, w.shape[-1] - k), axis=-1)
+    return w[..., k - 1], w[..., -k]
 
 
 def signed_rank_minimum(alpha: float) -> int:

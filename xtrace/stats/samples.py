@@ -1,5 +1,9 @@
 """Raw sample documents (``xtrace/overhead-raw/1``) -> cells -> one summary row each.
 
+Kinds of blocks, every one the original (``A``) against something else (``B``): ``AB`` the traced kernel, ``AA`` the
+original bytes loaded a second time, ``AC`` the padded kernel (probes' room, but nothing in it), ``AO`` the kernel as an
+older version traced it. All kinds are interleaved in the same process.
+
 A block is never deleted for its times. It is voided only for facts about the machine that the harness recorded with it:
 the throttle reason changed, or the SM clock moved by more than 1 % inside the block. Voided blocks are counted.
 """
@@ -9,17 +13,29 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xtrace.errors import BadInput
-from xtrace.stats.intervals import Equivalence, equivalence
+from xtrace.stats.intervals import Equivalence, equivalence, hodges_lehmann
 from xtrace.stats.paired import Comparison, compare, log_ratio
 
-__all__ = ["CELL_KEYS", "CONTROL_MARGIN", "SCHEMA", "Cell", "CellSummary", "group", "summarise", "voided"]
+__all__ = [
+    "CELL_KEYS",
+    "CONTROL_MARGIN",
+    "KINDS",
+    "SCHEMA",
+    "Cell",
+    "CellSummary",
+    "broken_promises",
+    "group",
+    "summarise",
+    "voided",
+]
 
 SCHEMA = "xtrace/overhead-raw/1"
 CELL_KEYS = ("workload", "kernel", "shape", "dtype", "device", "tracer", "probes")
+KINDS = {"AB": "traced", "AA": "control", "AC": "pad control", "AO": "older version"}
 CLOCK_TOLERANCE = 0.01  # relative move of the SM clock inside a block
 CONTROL_MARGIN = math.log1p(0.0075)  # the A/A' control must be shown to lie within +-0.75 %
 
@@ -49,6 +65,10 @@ class CellSummary:
     median_b_ns: float
     checks: Mapping[str, Any]
     problems: tuple[str, ...] = field(default=())
+    blocks: int = 0  # all of them, voided ones too
+    pad: Comparison | None = None
+    old: Comparison | None = None
+    change: Comparison | None = None  # ln(traced / older version), over processes that ran both
 
     @property
     def valid(self) -> bool:
@@ -106,43 +126,53 @@ def voided(block: Mapping[str, Any]) -> bool:
 
 def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) -> CellSummary:
     """Estimate overhead and control of a cell and collect everything that makes it doubtful."""
-    ratios: dict[str, list[list[float]]] = {"AB": [], "AA": []}
+    ratios: dict[str, dict[int, list[float]]] = {kind: {} for kind in KINDS}  # kind -> process -> block log ratios
     times: dict[str, list[float]] = {"A": [], "B": []}
     total = void = 0
     for document in cell.documents:
         per_launch = 1 / max(int(document.get("launches_per_sample", 1)), 1)
-        kinds: dict[str, list[float]] = {"AB": [], "AA": []}
+        process = int(document["process"])
         for block in document["blocks"]:
             total += 1
             if voided(block):
                 void += 1
                 continue
             try:
-                kinds[block["kind"]].append(log_ratio(block["ns"], block["order"]))
+                ratios[block["kind"]].setdefault(process, []).append(log_ratio(block["ns"], block["order"]))
             except (KeyError, TypeError, ValueError) as error:
-                where = f"{' / '.join(cell.key)}, process {document['process']}"
+                where = f"{' / '.join(cell.key)}, process {process}"
                 raise BadInput("XT7202", f"bad block: {error}", where=where) from error
             if block["kind"] == "AB":
                 for ns, letter in zip(block["ns"], block["order"], strict=True):
                     times[letter].append(ns * per_launch)
-        for kind, values in kinds.items():
-            if values:
-                ratios[kind].append(values)
-    overhead = compare(ratios["AB"], alpha) if ratios["AB"] else None
-    control = compare(ratios["AA"], alpha) if ratios["AA"] else None
-    test = equivalence(control.thetas, margin) if control else None
+    arms = {kind: compare(list(found.values()), alpha) if found else None for kind, found in ratios.items()}
+    test = equivalence(control.thetas, margin) if (control := arms["AA"]) else None
     checks = _checks(cell.documents)
     return CellSummary(
         cell=cell,
-        overhead=overhead,
+        overhead=arms["AB"],
         control=control,
         control_test=test,
         voided=void,
         median_a_ns=statistics.median(times["A"]) if times["A"] else math.nan,
         median_b_ns=statistics.median(times["B"]) if times["B"] else math.nan,
         checks=checks,
-        problems=tuple(_problems(overhead, control, test, void, total, checks)),
+        problems=tuple(_problems(arms["AB"], control, test, void, total, checks)),
+        blocks=total,
+        pad=arms["AC"],
+        old=arms["AO"],
+        change=_change(ratios["AB"], ratios["AO"], alpha),
     )
+
+
+def _change(new: Mapping[int, list[float]], old: Mapping[int, list[float]], alpha: float) -> Comparison | None:
+    """The traced kernel against the older version's, process by process: what both share there cancels."""
+    both = sorted(new.keys() & old.keys())
+    if not both:
+        return None
+    differences = [hodges_lehmann(new[p]) - hodges_lehmann(old[p]) for p in both]
+    change = compare([[d] for d in differences], alpha)
+    return replace(change, blocks=sum(len(new[p]) + len(old[p]) for p in both))
 
 
 def _checks(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -177,12 +207,21 @@ def _problems(
         yield f"A/A' control not shown to be within +-{100 * math.expm1(test.margin):.2f} %"
     if void > 0.1 * total:
         yield f"{void} of {total} blocks voided by machine facts"
+    yield from broken_promises(checks)
+
+
+def broken_promises(checks: Mapping[str, Any]) -> Iterable[str]:
+    """What no time can make up for, from the merged checks of a cell's documents."""
     if checks.get("bit_identical") is False:
         yield "outputs differ from the original kernel's"
+    if checks.get("guards_intact") is False or checks.get("guards_intact_after") is False:
+        yield "memory beside the trace buffer was overwritten"
     if checks.get("monotonic") is False:
         yield "timestamps run backwards"
-    if checks.get("records_lost"):
-        yield f"{checks['records_lost']} records lost"
+    if lost := checks.get("records_lost"):
+        yield f"{lost} records lost"
     expected, emitted = checks.get("records_expected"), checks.get("records_emitted")
-    if expected is not None and emitted is not None and expected != emitted:
+    if emitted == 0:
+        yield "nothing was recorded: the time is not that of a tracer"
+    elif expected is not None and emitted is not None and expected != emitted:
         yield f"{emitted} records emitted, {expected} expected"
