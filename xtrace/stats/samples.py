@@ -1,7 +1,7 @@
 """Raw sample documents (``xtrace/overhead-raw/1``) -> cells -> one summary row each.
 
 Kinds of blocks, every one the original (``A``) against something else (``B``): ``AB`` the traced kernel, ``AA`` the
-original bytes loaded a second time, ``AC`` the padded kernel (probes' room, but nothing in it), ``AO`` the kernel as an
+original bytes loaded a second time, ``AP`` the padded kernel (probes' room, but nothing in it), ``AO`` the kernel as an
 older version traced it. All kinds are interleaved in the same process.
 
 A block is never deleted for its times. It is voided only for facts about the machine that the harness recorded with it:
@@ -35,7 +35,7 @@ __all__ = [
 
 SCHEMA = "xtrace/overhead-raw/1"
 CELL_KEYS = ("workload", "kernel", "shape", "dtype", "device", "tracer", "probes")
-KINDS = {"AB": "traced", "AA": "control", "AC": "pad control", "AO": "older version"}
+KINDS = {"AB": "traced", "AA": "control", "AP": "pad control", "AO": "older version"}
 CLOCK_TOLERANCE = 0.01  # relative move of the SM clock inside a block
 CONTROL_MARGIN = math.log1p(0.0075)  # the A/A' control must be shown to lie within +-0.75 %
 
@@ -159,7 +159,7 @@ def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) 
         checks=checks,
         problems=tuple(_problems(arms["AB"], control, test, void, total, checks)),
         blocks=total,
-        pad=arms["AC"],
+        pad=arms["AP"],
         old=arms["AO"],
         change=_change(ratios["AB"], ratios["AO"], alpha),
     )
