@@ -8,8 +8,12 @@ rule baseline:
         "results/baselines/{tracer}/{workload}/{probes}/result.json",
     log:
         "results/logs/baseline/{tracer}.{workload}.{probes}.log",
+    retries: 2
     conda:
         ENV
+    resources:
+        mem_mb=memory(4000),
+        runtime=30,
     params:
         corpus=lambda wildcards, input: Path(input.image).parent,
         folder=lambda wildcards, output: Path(output[0]).parent,

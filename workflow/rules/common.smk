@@ -2,14 +2,13 @@
 
 import hashlib
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
 from workflow.scripts.config import check, load_yaml, probe_specs
+from workflow.scripts.devices import measures, targets
 from xtrace.errors import XtraceError
 
 CONFIG_FILE = str(workflow.configfiles[0])  # the user's, if one was given: it comes before the default
@@ -42,15 +41,6 @@ VERIFIER = code_of("image", "isa", "verify")
 COMPARER = code_of("image", "isa", "fidelity")
 
 
-def gpu_answers():
-    """Whether the NVIDIA driver lists a GPU."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return False
-    done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False)
-    return done.returncode == 0 and "GPU" in done.stdout
-
-
 def stop(error):
     """End before any job starts, with the one line that the user needs."""
     print(error, file=sys.stderr)
@@ -68,17 +58,17 @@ SUITE = load_yaml(config["suite"])["workloads"]
 TRACED = list(dict.fromkeys(config["probes"] + config["baselines"]["groups"]))  # probe sets that Xtrace is spliced with
 TRACERS = config["baselines"]["tracers"]
 GROUPS = config["baselines"]["groups"]
-GPU = gpu_answers()
-MEASURE = config["overhead"] == "measure" or (config["overhead"] == "auto" and GPU)
-if MEASURE and not GPU:
-    stop(
-        XtraceError(
-            "XT7411",
-            "overhead: measure needs an NVIDIA GPU, and none answers",
-            where=CONFIG_FILE,
-            hint="use auto or recorded",
-        )
-    )
+TARGETS = targets(config)  # devices by name; none: whatever GPU this machine has
+RUNNABLE = {name: target for name, target in TARGETS.items() if not target.reason}
+try:
+    MEASURE = measures(config, CONFIG_FILE, decide=workflow.is_main_process)
+except XtraceError as error:
+    stop(error)
+
+
+def memory(megabytes):
+    """Megabytes of the first attempt; a job that was killed for want of memory gets more in the next one."""
+    return lambda wildcards, attempt: megabytes * attempt
 
 
 def cells(pattern, probes, workloads=WORKLOADS, **more):
@@ -112,7 +102,9 @@ def instrumented(workload, tracer, probes):
 
 
 def raw_samples(_wildcards):
-    """Folders of fresh samples when this machine measures, otherwise recorded files of the configured workloads."""
+    """Folders of fresh samples if this run measures, otherwise recorded files of the configured workloads."""
+    if MEASURE and TARGETS:
+        return expand("results/overhead/devices/{device}/{workload}", device=TARGETS, workload=WORKLOADS)
     if MEASURE:
         return [f"results/overhead/raw/{workload}" for workload in WORKLOADS]
     folder = Path(config["recorded"], "overhead", "raw")
@@ -120,15 +112,16 @@ def raw_samples(_wildcards):
 
 
 def trace_file(workload):
-    """The trace whose timeline is shown: of this run if it measures, otherwise recorded."""
-    folder = "results/traces" if MEASURE else f"{config['recorded']}/traces"
+    """The trace whose timeline is shown: of this run if it measures on its own machine, otherwise recorded."""
+    folder = "results/traces" if MEASURE and not TARGETS else f"{config['recorded']}/traces"
     return f"{folder}/{workload}.pp.xtrace"
 
 
-TIMELINES = [w for w in config["timelines"] if MEASURE or Path(trace_file(w)).is_file()]
+TIMELINES = [w for w in config["timelines"] if (MEASURE and not TARGETS) or Path(trace_file(w)).is_file()]
 
 
 wildcard_constraints:
     workload="|".join(WORKLOADS),
     tracer="|".join(["xtrace", *TRACERS]),
     probes="|".join(TRACED),
+    device="|".join(TARGETS) or "none",

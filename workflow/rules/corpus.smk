@@ -8,8 +8,12 @@ rule corpus:
         meta="results/corpus/{workload}/meta.json",
     log:
         "results/logs/corpus/{workload}.log",
+    retries: 2
     conda:
         ENV
+    resources:
+        mem_mb=memory(4000),
+        runtime=30,
     params:
         folder=lambda wildcards, output: Path(output.image).parent,
     message:

@@ -1,5 +1,6 @@
 # Measurement only. Analysis lives in statistics.smk, so that no plot or table ever makes a timed run out of date.
-# There is no `retries` here on purpose: repeating a measurement until it looks good is optional stopping.
+# Every timed rule says `retries: 0`, so that not even a profile can change it: repeating a measurement until it looks
+# good is optional stopping.
 
 
 rule measure:
@@ -12,11 +13,16 @@ rule measure:
         directory("results/overhead/raw/{workload}"),
     log:
         "results/logs/measure/{workload}.log",
+    retries: 0
     conda:
         ENV
     resources:
         gpu=1,
+        mem_mb=memory(16000),
+        runtime=120,
     params:
+        device=lambda wildcards: TARGETS[wildcards.device].options if hasattr(wildcards, "device") else "",
+        shape=config["measurement"].get("shape", "default"),
         cells=lambda wildcards: [
             f"{tracer}:{probes}" for workload, tracer, probes in CELLS if workload == wildcards.workload
         ],
@@ -29,7 +35,46 @@ rule measure:
     shell:
         "python -m workflow.scripts.measure_workload --workload {wildcards.workload} --cells {params.cells}"
         " --processes {params.processes} --blocks {params.blocks} --control-blocks {params.control} --seed {params.seed}"
+        " --shape {params.shape} {params.device}"
         " --input-cache .cache/inputs --out {output} 2>&1 | tee {log}"
+
+
+use rule measure as measure_on with:
+    output:
+        directory("results/overhead/devices/{device}/{workload}"),
+    log:
+        "results/logs/measure/{device}.{workload}.log",
+    wildcard_constraints:
+        device="|".join(RUNNABLE) or "none",
+    resources:
+        gpu=1,
+        gpu_model=lambda wildcards: TARGETS[wildcards.device].gpu_model,
+        mem_mb=memory(16000),
+        runtime=120,
+    message:
+        "measure: {wildcards.workload} on {wildcards.device}, {params.processes} processes, {params.cells}"
+
+
+rule no_device:
+    """Rows of a device that this run cannot measure: they say why."""
+    output:
+        directory("results/overhead/devices/{device}/{workload}"),
+    log:
+        "results/logs/measure/{device}.{workload}.log",
+    wildcard_constraints:
+        device="|".join(set(TARGETS) - set(RUNNABLE)) or "none",
+    conda:
+        ENV
+    params:
+        cells=lambda wildcards: [
+            f"{tracer}:{probes}" for workload, tracer, probes in CELLS if workload == wildcards.workload
+        ],
+        reason=lambda wildcards: TARGETS[wildcards.device].reason,
+    message:
+        "no measurement: {wildcards.workload} on {wildcards.device}, {params.reason}"
+    shell:
+        "python -m workflow.scripts.empty_cells --workload {wildcards.workload} --device {wildcards.device}"
+        " --reason {params.reason:q} --cells {params.cells} --out {output} > {log} 2>&1"
 
 
 rule trace:
@@ -41,14 +86,18 @@ rule trace:
         "results/traces/{workload}.{probes}.xtrace",
     log:
         "results/logs/trace/{workload}.{probes}.log",
+    retries: 0
     conda:
         ENV
     resources:
         gpu=1,
+        mem_mb=memory(16000),
+        runtime=30,
     params:
+        shape=config["measurement"].get("shape", "default"),
         folder=lambda wildcards, output: Path(output[0]).parent,
     message:
         "trace: {wildcards.workload}, {wildcards.probes}"
     shell:
         "python workflow/scripts/trace_workload.py {wildcards.workload} --probes {wildcards.probes}"
-        " --input-cache .cache/inputs --out {params.folder} > {log} 2>&1"
+        " --shape {params.shape} --input-cache .cache/inputs --out {params.folder} > {log} 2>&1"

@@ -6,8 +6,12 @@ rule plan:
         "results/traced/{workload}/{probes}.plan.json",
     log:
         "results/logs/plan/{workload}.{probes}.log",
+    retries: 2
     conda:
         ENV
+    resources:
+        mem_mb=memory(2000),
+        runtime=30,
     params:
         spec=lambda wildcards: SPECS[wildcards.probes],
         code=SPLICER,
@@ -26,8 +30,12 @@ rule splice:
         map="results/traced/{workload}/{probes}.cubin.map.json",
     log:
         "results/logs/splice/{workload}.{probes}.log",
+    retries: 2
     conda:
         ENV
+    resources:
+        mem_mb=memory(2000),
+        runtime=30,
     params:
         spec=lambda wildcards: SPECS[wildcards.probes],
         code=SPLICER,

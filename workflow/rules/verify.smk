@@ -8,8 +8,12 @@ rule verify:
         "results/traced/{workload}/{probes}.cubin.certificate.json",
     log:
         "results/logs/verify/{workload}.{probes}.log",
+    retries: 2
     conda:
         ENV
+    resources:
+        mem_mb=memory(2000),
+        runtime=30,
     params:
         code=VERIFIER,
     message:

@@ -6,8 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,10 +98,16 @@ def load_inputs(workload: str, sizes: Mapping[str, int], seed: int, cache: Path 
         return {p.stem: np.load(p, mmap_mode="r", allow_pickle=False) for p in sorted(folder.glob("*.npy"))}
     made = cases.make(workload, sizes, seed).inputs
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Whole or not at all: jobs on other GPUs may be reading, or making, the same inputs.
+        fresh = Path(tempfile.mkdtemp(prefix=".inputs-", dir=folder.parent))
         for name, array in made.items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        (folder / "done").touch()
+            np.save(fresh / f"{name}.npy", array, allow_pickle=False)
+        (fresh / "done").touch()
+        try:
+            fresh.rename(folder)
+        except OSError:  # another job was faster
+            shutil.rmtree(fresh, ignore_errors=True)
     return made
 
 

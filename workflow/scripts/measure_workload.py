@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from workflow.scripts.common import read_json, run, write_json
+from workflow.scripts.common import read_json, run
+from workflow.scripts.devices import choose_gpu, empty_folder, write_empty
 from xtrace.errors import BadInput
-from xtrace.stats.samples import CELL_KEYS, SCHEMA
 
 
-def fill(out: Path, workload: str, cells: Sequence[str], processes: int) -> list[str]:
+def fill(out: Path, workload: str, cells: Sequence[str], processes: int, device: str = "") -> list[str]:
     """Write a document without samples for every file that is missing; returns the reasons, for the log."""
     reasons = []
     for cell in cells:
@@ -31,9 +30,7 @@ def fill(out: Path, workload: str, cells: Sequence[str], processes: int) -> list
             reason = str(read_json(error).get("error", "")) if error.is_file() else "the process ended without a word"
             lines = [line for line in reason.strip().splitlines() if line.strip()] or ["no reason given"]
             reasons.append(f"{path.stem}: {lines[-1]}")
-            key = dict.fromkeys(CELL_KEYS, "") | {"workload": workload, "tracer": tracer, "probes": probes}
-            document: dict[str, Any] = {"schema": SCHEMA, "cell": key, "provenance": {}, "process": process}
-            write_json(path, document | {"blocks": [], "checks": {}, "unsupported": f"failed: {lines[-1]}"})
+            write_empty(path, workload, tracer, probes, f"failed: {lines[-1]}", device=device, process=process)
     return reasons
 
 
@@ -44,16 +41,23 @@ def main(arguments: Sequence[str], measure: Callable[[Sequence[str]], int] | Non
     parser.add_argument("--cells", nargs="+", required=True, metavar="TRACER:PROBES")
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="", metavar="NAME", help="name of the device in the configuration")
+    parser.add_argument("--vendor", default="nvidia")
+    parser.add_argument("--gpu-model", default="", help="measure on a GPU whose name has this word; default: any")
     given, protocol = parser.parse_known_args(arguments)
     for stale in (given.out / "errors").glob(f"{given.workload}.*.json"):
         stale.unlink()
     if measure is None:
         from workflow.scripts.measure_overhead import main as measure
+    if reason := choose_gpu(given.vendor, given.gpu_model):
+        print(reason, flush=True)
+        empty_folder(given.out, given.workload, given.cells, given.device, reason)
+        return
     cells = [f"{given.workload}:{cell}" for cell in given.cells]
     code = measure(["--out", str(given.out), "--processes", str(given.processes), *protocol, "--cells", *cells])
     if code not in (0, 1):  # 1: single cells failed, and left their reason
         raise BadInput("XT7414", f"the measuring program ended with {code}", where=given.workload)
-    for reason in fill(given.out, given.workload, given.cells, given.processes):
+    for reason in fill(given.out, given.workload, given.cells, given.processes, given.device):
         print(reason, flush=True)
 
 

@@ -7,6 +7,7 @@ All work goes to one stream, the default stream of the process's primary context
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -146,7 +147,7 @@ class Device(Protocol):
 
 
 def open_device(ordinal: int = 0) -> Device:
-    """The real device ``ordinal`` of this machine.
+    """The real device ``ordinal`` of this machine; with ``XTRACE_DEVICE=simulated`` a make-believe one.
 
     Raises ``MissingTool`` XT5001 (no driver or no cuda-bindings) or XT5002 (no such GPU).
     """
@@ -157,3 +158,7 @@ def open_device(ordinal: int = 0) -> Device:
             "XT5001", f"the Python package cuda-bindings cannot be imported: {error}", hint="pip install 'xtrace[gpu]'"
         ) from error
     return CudaDevice(ordinal)
+    if os.environ.get("XTRACE_DEVICE") == "simulated":
+        from xtrace.runtime.simulated_machine import SimulatedMachine
+
+        return SimulatedMachine.open(ordinal)
