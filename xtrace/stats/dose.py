@@ -35,7 +35,7 @@ class DoseResponse:
     worst_residual: float  # largest distance of a mean from the line, same unit as the overheads: what bends shows here
 
     def ns_per_record(self, original_ns: float) -> tuple[float, float, float]:
-        """Slope as time: by how many ns one more unit of dose lengthens a launch of ``original_ns``: value, low, high."""
+        """By how many ns one more unit of dose lengthens a launch of ``original_ns``: value, low, high."""
         interval = self.slope_interval
         return self.slope * original_ns, interval.low * original_ns, interval.high * original_ns
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,70 +21,35 @@ import numpy.typing as npt
 
 from xtrace.stats.intervals import (
     Interval,
-    equivalence,
     signed_rank_bounds,
     signed_rank_interval,
-    signed_rank_minimum,
     t_bounds,
     t_interval,
 )
+from xtrace.stats.machine import unfit_machine
 from xtrace.stats.modes import find_modes
 from xtrace.stats.paired import percent
+from xtrace.stats.rule import REGRESSION, Flag, Rule, Verdict, worst
 from xtrace.stats.samples import CellSummary, broken_promises
 
-__all__ = ["Decision", "Flag", "Look", "Rule", "Verdict", "decide", "judge", "look", "unfit_machine"]
+__all__ = [
+    "Decision",
+    "Flag",
+    "Look",
+    "Rule",
+    "REGRESSION",
+    "Verdict",
+    "decide",
+    "decide_change",
+    "judge",
+    "look",
+    "unfit_machine",
+    "worst",
+]
 
 Floats = npt.NDArray[np.float64]
 Signs = npt.NDArray[np.int8]
 BELOW, OPEN, ABOVE = -1, 0, 1
-
-
-class Verdict(StrEnum):
-    PASS = "PASS"
-    FAIL = "FAIL"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    INVALID_ENV = "INVALID-ENV"
-
-
-class Flag(StrEnum):
-    """What a reader must know besides the verdict."""
-
-    LAYOUT_SHIFT = "LAYOUT_SHIFT"  # traced code is faster: moving the code around had an effect of its own
-    BIMODAL = "BIMODAL"  # processes fall into two groups: the mean describes neither
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Everything that is declared before the measurement. Fractions, not percentages: ``0.02`` is 2 %.
-
-    Raises
-    ------
-    ValueError
-        The numbers contradict one another, e.g. fewer processes than an exact interval needs.
-    """
-
-    budget: float = 0.02
-    processes: int = 10  # of the first look
-    extended: int = 20  # of the second and last look
-    minimum: int = 6  # fewer processes decide nothing
-    alpha: float = 0.025  # one-sided, for each look
-    control_margin: float = 0.0075
-    control_alpha: float = 0.05
-    max_voided: float = 0.10  # share of blocks
-    layout_shift: float = -0.003
-
-    def __post_init__(self) -> None:
-        if not 0 < self.budget < math.inf:
-            raise ValueError(f"a budget must be positive, not {self.budget}")
-        if not 0 < self.alpha < 0.5 or not 0 < self.control_alpha < 0.5:
-            raise ValueError("a one-sided level lies between 0 and 0.5")
-        if self.minimum < signed_rank_minimum(self.alpha):
-            needed = signed_rank_minimum(self.alpha)
-            raise ValueError(f"an exact interval at level {self.alpha} needs at least {needed} processes")
-        if not self.minimum <= self.processes < self.extended:
-            raise ValueError("processes must be at least the minimum and fewer than after the extension")
-        if self.control_margin <= 0 or not 0 <= self.max_voided < 1 or not -1 < self.layout_shift < 0:
-            raise ValueError("control margin, share of voided blocks or layout-shift threshold out of range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +100,10 @@ class Decision:
     exact: Interval
     opinions: tuple[Verdict, Verdict]  # Student's t, exact signed-rank
 
+    def instead(self, verdict: Verdict, reasons: Iterable[str]) -> Decision:
+        """Another verdict for reasons that come before those of the times; more processes would not change it."""
+        return replace(self, verdict=verdict, reasons=(*reasons, *self.reasons), extension_due=False)
+
 
 _OPINION = {BELOW: Verdict.PASS, OPEN: Verdict.INCONCLUSIVE, ABOVE: Verdict.FAIL}
 
@@ -148,32 +116,43 @@ def decide(summary: CellSummary, rule: Rule) -> Decision:
     nothing is cheap.
     """
     thetas = np.array(summary.overhead.thetas if summary.overhead else (), dtype=np.float64)
-    decision = judge(thetas, rule)
-    reasons = decision.reasons
-    verdict = decision.verdict
+    decision = judge(thetas, math.log1p(rule.budget), rule)
+    if decision.student.high < math.log1p(rule.layout_shift):
+        decision = replace(
+            decision,
+            flags=(Flag.LAYOUT_SHIFT, *decision.flags),
+            reasons=(
+                *decision.reasons,
+                "faster than the original: moving the code had an effect of its own, see the pad control",
+            ),
+        )
     unchecked = tuple(_unchecked(summary.checks))
     if broken := tuple(broken_promises(summary.checks)):
-        verdict, reasons = Verdict.FAIL, (*broken, *unfit_machine(summary, rule), *reasons)
-    elif unfit := tuple(unfit_machine(summary, rule)):
-        verdict, reasons = Verdict.INVALID_ENV, (*unfit, *reasons)
-    elif unchecked and verdict is Verdict.PASS:
-        verdict, reasons = Verdict.INCONCLUSIVE, (*unchecked, *reasons)
-    return Decision(
-        verdict=verdict,
-        reasons=reasons,
-        flags=decision.flags,
-        extension_due=decision.extension_due and verdict is Verdict.INCONCLUSIVE,
-        rule=rule,
-        processes=decision.processes,
-        theta=decision.theta,
-        student=decision.student,
-        exact=decision.exact,
-        opinions=decision.opinions,
-    )
+        return decision.instead(Verdict.FAIL, (*broken, *unfit_machine(summary, rule)))
+    if unfit := tuple(unfit_machine(summary, rule)):
+        return decision.instead(Verdict.INVALID_ENV, unfit)
+    if unchecked and decision.verdict is Verdict.PASS:
+        return decision.instead(Verdict.INCONCLUSIVE, unchecked)
+    return decision
 
 
-def judge(thetas: Floats, rule: Rule) -> Decision:
-    """The decision from process estimates alone, as if everything else were in order."""
+def decide_change(summary: CellSummary, rule: Rule, limit: float = REGRESSION) -> Decision | None:
+    """The same for ``theta_new - theta_old < limit``; None if no process ran an older version beside the new one."""
+    if summary.change is None:
+        return None
+    what = f"the allowed change of {100 * math.expm1(limit):.2g} percentage points"
+    decision = judge(np.array(summary.change.thetas), limit, rule, what)
+    if unfit := tuple(unfit_machine(summary, rule)):
+        return decision.instead(Verdict.INVALID_ENV, unfit)
+    return decision
+
+
+def judge(thetas: Floats, limit: float, rule: Rule, what: str = "") -> Decision:
+    """The decision from process estimates (log ratios) alone, as if everything else were in order.
+
+    ``what`` names the limit in the reasons; the rule's budget unless given.
+    """
+    what = what or f"the budget of {100 * rule.budget:g} %"
     n = thetas.size
     if n == 0:
         nothing = Interval(-math.inf, math.inf, rule.alpha)
@@ -181,20 +160,21 @@ def judge(thetas: Floats, rule: Rule) -> Decision:
         return Decision(
             Verdict.INCONCLUSIVE, ("no usable block",), (), False, rule, 0, math.nan, nothing, nothing, undecided
         )
-    seen = look(thetas, math.log1p(rule.budget), rule.alpha)
+    seen = look(thetas, limit, rule.alpha)
     student, exact = t_interval(thetas, rule.alpha), signed_rank_interval(thetas, rule.alpha)
     opinions = (_OPINION[int(seen.student)], _OPINION[int(seen.exact)])
-    verdict, reason = _verdict(n, seen, opinions, rule)
-    flags = []
-    if student.high < math.log1p(rule.layout_shift):
-        flags.append(Flag.LAYOUT_SHIFT)
+    verdict, reason = _verdict(n, seen, opinions, rule, what)
+    reasons, flags = [reason], []
     if seen.bimodal:
+        modes = find_modes(thetas)
+        low, high = percent(float(modes.low)), percent(float(modes.high))
+        reasons.append(f"two groups of processes, around {low:+.2f} % and {high:+.2f} %")
         flags.append(Flag.BIMODAL)
     return Decision(
         verdict=verdict,
-        reasons=(reason, *_explain(flags, thetas)),
+        reasons=tuple(reasons),
         flags=tuple(flags),
-        extension_due=verdict is Verdict.INCONCLUSIVE and n < rule.extended,
+        extension_due=verdict is Verdict.INCONCLUSIVE and rule.minimum <= n < rule.extended,
         rule=rule,
         processes=n,
         theta=float(thetas.mean()),
@@ -204,13 +184,15 @@ def judge(thetas: Floats, rule: Rule) -> Decision:
     )
 
 
-def _verdict(n: int, seen: Look, opinions: tuple[Verdict, Verdict], rule: Rule) -> tuple[Verdict, str]:
-    budget = f"the budget of {100 * rule.budget:g} %"
+def _verdict(n: int, seen: Look, opinions: tuple[Verdict, Verdict], rule: Rule, budget: str) -> tuple[Verdict, str]:
     if n < rule.minimum:
         return Verdict.INCONCLUSIVE, f"{n} process{'es' * (n != 1)}, at least {rule.minimum} are needed"
     if rule.processes < n < rule.extended:
         # Deciding here would be a third look: the first was due at `processes`, the second is at `extended`.
-        return Verdict.INCONCLUSIVE, f"unfinished extension: {n} of {rule.extended} processes"
+        return (
+            Verdict.INCONCLUSIVE,
+            f"{n} processes are past the first look (at {rule.processes}), the second is due at {rule.extended}",
+        )
     few = f" ({n} of {rule.processes} declared processes)" if n < rule.processes else ""
     if seen.side == BELOW:
         return Verdict.PASS, f"the whole interval is below {budget}{few}"
@@ -226,50 +208,8 @@ def _verdict(n: int, seen: Look, opinions: tuple[Verdict, Verdict], rule: Rule) 
     return Verdict.INCONCLUSIVE, f"the interval contains {budget}{few}"
 
 
-def _explain(flags: list[Flag], thetas: Floats) -> Iterable[str]:
-    if Flag.LAYOUT_SHIFT in flags:
-        yield "the traced kernel is faster than the original: its code moved; look at the pad control"
-    if Flag.BIMODAL in flags:
-        modes = find_modes(thetas)
-        low, high = percent(float(modes.low)), percent(float(modes.high))
-        yield f"two groups of processes, around {low:+.2f} % and {high:+.2f} %"
-
-
 def _unchecked(checks: Mapping[str, Any]) -> Iterable[str]:
     if checks.get("bit_identical") is None:
         yield "outputs were not compared with the original kernel's"
     if checks.get("records_emitted") is None:
         yield "records were not counted"
-
-
-_MACHINE = {
-    "other_processes": "other processes used the GPU",
-    "ecc_errors": "memory errors (ECC) were counted",
-    "xid": "the driver reported a fault (XID)",
-}
-_ONE_MACHINE = {"uuid": "GPUs", "driver": "drivers", "clocks": "clock policies"}
-
-
-def unfit_machine(summary: CellSummary, rule: Rule) -> Iterable[str]:
-    """Why the times of a cell cannot be trusted."""
-    control = summary.control
-    if control is None:
-        yield "no A/A' control"
-    elif not equivalence(control.thetas, math.log1p(rule.control_margin), rule.control_alpha).holds:
-        yield (
-            f"A/A' control: two loads of the original are not shown to be within +-{100 * rule.control_margin:g} % "
-            f"({control.percent:+.2f} %, {control.low_percent:+.2f} to {control.high_percent:+.2f} %)"
-        )
-    elif summary.overhead is not None and control.processes < summary.overhead.processes:
-        yield f"only {control.processes} of {summary.overhead.processes} processes ran the A/A' control"
-    documents = summary.cell.documents
-    for key, what in _MACHINE.items():
-        count = sum(1 for d in documents if (d.get("machine") or {}).get(key))
-        if count:
-            yield f"{what} ({count} of {len(documents)} processes)"
-    for key, what in _ONE_MACHINE.items():
-        found = {str(v) for d in documents if (v := (d.get("provenance") or {}).get(key)) is not None}
-        if len(found) > 1:
-            yield f"processes of {len(found)} {what} in one cell"
-    if summary.voided > rule.max_voided * summary.blocks:
-        yield f"{summary.voided} of {summary.blocks} blocks voided by machine facts"
