@@ -1,0 +1,132 @@
+"""A launch that emits many more records than its rings hold: how it is made, and what must be true of its trace.
+
+The kernel is the golden ``spin``: every warp passes the block barrier once a round, so its records are known exactly.
+It is run on a GPU, or, record by record, by the verifier's interpreter on the islands that were really emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tests.splice.conftest import image
+from xtrace import isa
+from xtrace.image import parse
+from xtrace.isa.model import Instruction
+from xtrace.runtime.buffers import SlotLayout, TraceBuffer
+from xtrace.runtime.device import Device, LaunchConfig
+from xtrace.runtime.patching import kernel_entry, patch_image
+from xtrace.splice import Options, SpliceResult, apply, plan
+from xtrace.trace import decode
+from xtrace.verify.emulate import Warp, compile_word
+
+KERNEL = "spin"
+WANTED = 100  # records that the user asks a ring to keep
+RING = 128  # the next size that a ring can have: a power of two, so that the cursor wraps with one AND
+CTAS, THREADS = 6, 64
+CONFIG = LaunchConfig((CTAS, 1, 1), (THREADS, 1, 1))
+# Probes, rounds, records a round: 10,000 records a warp (10,002 in threes, whose group straddles the ring's end).
+CASES = {
+    "one": ("op:BAR.SYNC*", 10_000, 1),
+    "two": ("pp", 5_000, 2),
+    "three": ("pc:0x270,pp", 3_334, 3),
+}
+# One more, for a GPU alone: one record of each round stands where the lanes of a warp are apart.
+DIVERGENT = {"apart": ("pc:0x1f0,pc:0x1c0,op:BAR.SYNC*", 5_000, 2)}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is left after a launch: the decoder's tables, what is beside the rings, the outputs."""
+
+    events: pd.DataFrame
+    warps: pd.DataFrame
+    summary: dict[str, Any]
+    guards_intact: bool
+    stray: int  # non-zero bytes of the slots behind ring and slack
+    outputs: bytes
+
+    def sites(self, slot: int) -> list[int]:
+        return self.events.loc[self.events["slot"] == slot, "site"].tolist()
+
+
+def spliced(probes: str, records: int) -> SpliceResult:
+    loaded = image(KERNEL)
+    return apply(plan(loaded, [loaded.kernel(KERNEL)], probes, Options(records)))
+
+
+def traced_launch(
+    device: Device, result: SpliceResult, run: Callable[[bytes], bytes], slots: int = CONFIG.warps
+) -> Launch:
+    """``run`` launches the patched image once and gives its outputs back."""
+    entry = kernel_entry(result.map, KERNEL)
+    with TraceBuffer(device, SlotLayout.of(entry["slot"]), slots) as buffer:
+        outputs = run(patch_image(result.data, result.map, {KERNEL: buffer.target}))
+        guards = buffer.guards_intact()
+        trace = buffer.read()
+        stray, at = 0, buffer.slot.ring + buffer.slot.slack
+        if at < buffer.slot.stride:
+            rows = device.download_rows(buffer.address + at, buffer.slot.stride, buffer.slot.stride - at, slots)
+            stray = int(np.count_nonzero(np.frombuffer(rows, np.uint8)))
+    tables = decode(trace.data, trace.map_for(result.map, KERNEL, CONFIG.block), KERNEL, grid=CONFIG.grid)
+    return Launch(tables.events, tables.warps, dict(tables.summary), guards, stray, outputs)
+
+
+def check(small: Launch, whole: Launch, emitted: int, capacity: int, slots: int = CONFIG.warps) -> None:
+    """``small`` overflowed, ``whole`` (same probes, larger rings) did not: the newest records are the same ones."""
+    assert small.guards_intact
+    assert small.stray == 0, "a ring ran into what lies behind its slack"
+    warps = small.warps.set_index("slot")
+    assert sorted(warps.index) == list(range(slots))
+    assert warps["emitted"].tolist() == [emitted] * slots
+    assert warps["dropped"].tolist() == [emitted - capacity] * slots
+    assert warps["written"].tolist() == [capacity] * slots
+    assert whole.summary["dropped"] == 0
+    for slot in range(slots):
+        mine = small.events[small.events["slot"] == slot]
+        assert mine["seq"].tolist() == list(range(emitted - capacity, emitted))
+        assert whole.sites(slot)[-capacity:] == mine["site"].tolist()
+        clock = mine["clock"].to_numpy()
+        assert (np.diff(clock.astype(np.int64)) > 0).all()
+        begin, end = int(warps.loc[slot, "clock_entry"]), int(warps.loc[slot, "clock_exit"])
+        # 99 % of the rounds were over when the oldest kept record was written: an old lap's would be earlier.
+        assert begin + (end - begin) // 2 < clock[0]
+        assert clock[-1] <= end
+
+
+def interpret(device: Device, result: SpliceResult, patched: bytes, rounds: int) -> None:
+    """Run every warp's islands as the kernel's control flow would; their stores go to ``device``'s memory."""
+    entry = kernel_entry(result.map, KERNEL)
+    kernel = parse(patched, KERNEL).kernel(KERNEL)
+    code = isa.for_arch("sm_90a").decode(kernel.text)
+    islands = _islands(entry, code)
+    loop = [part for pc, part in islands if 0xF0 <= pc < 0x2C0]
+    before = [part for pc, part in islands if pc < 0xF0]
+    after = [part for pc, part in islands if pc >= 0x2C0]
+    actions = {i.pc: compile_word(i) for _, part in islands for i in part}
+    for number in range(CONFIG.warps):
+        cta, warp_in_cta = divmod(number, CONFIG.warps_per_cta)
+        special = {"SR_CTAID.X": cta, "SR_TID.X": 32 * warp_in_cta, "SR_VIRTUALSMID": cta, "SR_VIRTID": cta}
+        special |= dict.fromkeys(("SR_CTAID.Y", "SR_CTAID.Z", "SR_TID.Y", "SR_TID.Z", "SR_LANEID"), 0)
+        warp = Warp(special, {0x0: THREADS, 0x4: 1, 0x8: 1, 0xC: CTAS, 0x10: 1, 0x14: 1})
+        for part in [*before, *(loop * rounds), *after]:
+            for ins in part:
+                actions[ins.pc](warp)
+                while warp.stores:
+                    store = warp.stores.pop(0)
+                    data = b"".join(word.to_bytes(4, "little") for word in store.data)
+                    device.upload(store.address, data.ljust(store.size, b"\0"))
+
+
+def _islands(entry: Any, code: tuple[Instruction, ...]) -> list[tuple[int, list[Instruction]]]:
+    """Inserted code in address order, with the original pc that it precedes."""
+    out, shift = [], 0
+    for island in sorted(entry["islands"], key=lambda x: x["pc"]):
+        first = island["pc"] // 16 + shift
+        out.append((int(island["pc"]), list(code[first : first + island["words"]])))
+        shift += island["words"]
+    return out
