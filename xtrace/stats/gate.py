@@ -102,7 +102,9 @@ class Decision:
 
     def instead(self, verdict: Verdict, reasons: Iterable[str]) -> Decision:
         """Another verdict for reasons that come before those of the times; more processes would not change it."""
-        return replace(self, verdict=verdict, reasons=(*reasons, *self.reasons), extension_due=False)
+        first, *rest = self.reasons
+        reasons = (*reasons, f"by the times alone {self.verdict}: {first}", *rest)
+        return replace(self, verdict=verdict, reasons=reasons, extension_due=False)
 
 
 _OPINION = {BELOW: Verdict.PASS, OPEN: Verdict.INCONCLUSIVE, ABOVE: Verdict.FAIL}

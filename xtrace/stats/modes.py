@@ -4,10 +4,10 @@ Placement of code and data alone can make a kernel bistable: some processes run 
 The mean of such a sample describes neither, so it must be seen and said.
 
 A sample is split at its widest gap that leaves at least two values on each side. It counts as bimodal when the gap is
-more than three times the median absolute deviation from the groups' own medians, and at least half a percent. (Around
-the median of the whole sample the deviation would be half the gap itself when both groups are equally large, and the
-clearest case of all would be missed.) Ten Gaussian replicates with a standard deviation of 0.4 % are flagged in 4 % of
-samples, two groups ten deviations apart practically always.
+more than three times the median absolute deviation of either group from its own median, and at least half a percent.
+(Around the median of the whole sample the deviation would be half the gap itself when both groups are equally large,
+and the clearest case of all would be missed.) Of samples of ten Gaussian replicates with a standard deviation of 0.4 %
+about 3 % are flagged, of two groups ten standard deviations apart practically all.
 """
 
 from __future__ import annotations
@@ -47,10 +47,14 @@ def find_modes(samples: Floats) -> Modes:
     gap = gaps.max(axis=-1)
     below = np.arange(n) < cut[..., None]
     middle = np.where(below, _median_of(x, 0, cut)[..., None], _median_of(x, cut, n)[..., None])
-    deviation = np.median(np.abs(x - middle), axis=-1)
+    distance = np.abs(x - middle)
+    spread = np.maximum(
+        _median_of(np.sort(np.where(below, distance, np.inf), axis=-1), 0, cut),
+        _median_of(np.sort(np.where(below, np.inf, distance), axis=-1), 0, n - cut),
+    )
     total_below = np.where(below, x, 0).sum(axis=-1)
     return Modes(
-        bimodal=(gap > GAP_DEVIATIONS * deviation) & (gap >= LEAST_GAP),
+        bimodal=(gap > GAP_DEVIATIONS * spread) & (gap >= LEAST_GAP),
         low=total_below / cut,
         high=(x.sum(axis=-1) - total_below) / (n - cut),
     )
