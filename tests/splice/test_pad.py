@@ -1,0 +1,74 @@
+"""The pad control: same size, same kernel words, nothing inserted but NOPs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import xtrace
+from xtrace.errors import BadInput
+from xtrace.fidelity import compare
+from xtrace.image import Image, parse
+from xtrace.isa import for_arch
+from xtrace.splice import SpliceResult
+from xtrace.splice.pad import inserted_words, pad
+
+IMAGES = ("spin", "triton_softmax", "many_registers", "brx_table")
+
+
+@pytest.fixture(params=IMAGES)
+def spliced(request: pytest.FixtureRequest, golden_image: Callable[[str], Path]) -> tuple[Image, SpliceResult]:
+    original = xtrace.load(golden_image(request.param))
+    return original, xtrace.splice(original, probes="pp")
+
+
+def test_only_inserted_words_differ_and_they_are_nops_that_wait_for_nothing(spliced) -> None:
+    _, traced = spliced
+    padded = pad(traced.data, traced.map)
+    assert len(padded.data) == len(traced.data)
+    places = {at for _, at in inserted_words(parse(traced.data, "traced"), traced.map)}
+    outside = bytearray(traced.data), bytearray(padded.data)
+    for at in places:
+        for data in outside:
+            data[at : at + 16] = bytes(16)
+    assert outside[0] == outside[1]
+    image = parse(padded.data, "padded")
+    isa = for_arch(image.arch)
+    for kernel in image.kernels:
+        mine = {(at - kernel.offset) // 16 for name, at in inserted_words(image, padded.map) if name == kernel.name}
+        inserted = [ins for ins in isa.decode(kernel.text) if ins.index in mine]
+        assert len(inserted) == len(mine)
+        for ins in inserted:
+            assert ins.text.strip() == "NOP"
+            assert ins.control.wait_mask == 0
+            assert ins.control.write_sb is None
+            assert ins.control.read_sb is None
+
+
+def test_the_kernel_is_whole_in_the_pad_image(spliced) -> None:
+    original, traced = spliced
+    padded = pad(traced.data, traced.map)
+    before = {k.name: k.registers for k in parse(traced.data, "traced").kernels}
+    image = parse(padded.data, "padded")
+    assert {k.name: k.registers for k in image.kernels} == before
+    for result in compare(original, image, map=padded.map):
+        assert result.relocated == 1.0
+        assert result.changed_blocks == 0
+    promises = xtrace.verify(original, padded.data, padded.map).promises
+    for name in ("instructions", "targets", "liveness", "hazards", "wellformed"):
+        assert promises[name] == "PASS"
+
+
+def test_a_pad_image_traces_nothing(spliced) -> None:
+    padded = pad(spliced[1].data, spliced[1].map)
+    assert all(not k["patches"] and not k["sites"] and k["slot"] is None for k in padded.map["kernels"])
+
+
+def test_the_map_must_belong_to_the_image(golden_image: Callable[[str], Path]) -> None:
+    original = xtrace.load(golden_image("spin"))
+    traced = xtrace.splice(original, probes="pp")
+    with pytest.raises(BadInput, match="another image"):
+        pad(original.data, traced.map)
+    broken = {**traced.map, "kernels": [{**k, "islands": [{"pc": 1 << 20, "words": 1}]} for k in traced.map["kernels"]]}
+    with pytest.raises(BadInput, match="outside the kernel"):
+        pad(traced.data, broken)
