@@ -2,20 +2,23 @@
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
-from workflow.scripts import gpu_cells, gpu_files, measure_overhead, trace_workload
+from workflow.scripts import extra_arms, gpu_cells, gpu_files, measure_overhead, processes, trace_workload
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import BadInput, XtraceError
-from xtrace.runtime.simulated import SimulatedDevice
+from xtrace.runtime.simulated import SimulatedDevice, simulated_image
+from xtrace.splice import SpliceResult
 from xtrace.stats import samples
 from xtrace.trace import load
 
 CELL = CellName("toy", "xtrace", "pp")
+SCRIPT = Path(measure_overhead.__file__)
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _arguments(files: Path, *more: str):
     options = ["--corpus", str(files / "corpus"), "--traced", str(files / "traced"), "--warm-up", "0.1"]
-    return measure_overhead.parser().parse_args([*options, "--out", str(files / "out"), *more])
+    return measure_overhead.parse([*options, "--out", str(files / "out"), *more])
 
 
 def _measure(files: Path, behaviour, *more: str, full: bool = True) -> tuple[int, Path]:
@@ -155,7 +158,7 @@ def test_a_lost_device_ends_the_process_and_leaves_the_reason(files: Path) -> No
     code, path = _measure(files, behaviour)
     assert code == measure_overhead.LOST
     assert not path.exists()
-    assert "XT5006" in json.loads(measure_overhead.error_file(path).read_text())["error"]
+    assert "XT5006" in json.loads(processes.error_file(path).read_text())["error"]
 
 
 def test_checks_without_timing(files: Path) -> None:
@@ -194,7 +197,7 @@ def test_a_process_that_dies_loses_one_cell_only(files: Path, monkeypatch, capsy
     cells = [CellName("toy", "xtrace", p) for p in ("a", "b", "c")]
     calls = []
 
-    def child(args, remaining, process, cache):
+    def child(args, remaining, script, process, cache):
         calls.append([c.probes for c in remaining])
         for cell in remaining:
             if cell.probes == "b":
@@ -202,18 +205,18 @@ def test_a_process_that_dies_loses_one_cell_only(files: Path, monkeypatch, capsy
             cell.file(args.out, process).write_text(json.dumps({"cell": cell._asdict(), "blocks": [], "checks": {}}))
         return 0, ""
 
-    monkeypatch.setattr(measure_overhead, "_child", child)
+    monkeypatch.setattr(processes, "_child", child)
     args = _arguments(files, "--processes", "1")
-    assert measure_overhead.supervise(args, cells) == 1
+    assert processes.supervise(args, cells, SCRIPT) == 1
     assert calls == [["a", "b", "c"], ["c"]]
     assert "ended with -9" in json.loads((args.out / "errors" / "toy.xtrace.b.0.json").read_text())["error"]
     assert "2 of 3 cells" in capsys.readouterr().out
 
 
 def test_the_budget_stops_new_processes(files: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(measure_overhead, "_child", lambda *_: pytest.fail("no process may start"))
+    monkeypatch.setattr(processes, "_child", lambda *_: pytest.fail("no process may start"))
     args = _arguments(files, "--processes", "3", "--budget", "-1")
-    assert measure_overhead.supervise(args, [CELL]) == 0
+    assert processes.supervise(args, [CELL], SCRIPT) == 0
     assert "0 of 3 processes" in capsys.readouterr().out
 
 
@@ -235,3 +238,123 @@ def test_a_trace_file_and_facts_are_written(files: Path, monkeypatch) -> None:
     tables = load(out / "toy.pp.xtrace").tables
     assert len(tables.events) == 6 * 4
     assert tables.warps["cta"].max() == 2
+
+
+def _older(files: Path) -> Path:
+    """A folder of images that an older revision made."""
+    folder = files / "base" / "toy"
+    folder.mkdir(parents=True)
+    old = simulated_image(KERNEL, "older")
+    (folder / "pp.cubin").write_bytes(old)
+    (folder / "pp.cubin.map.json").write_text(json.dumps(trace_map(old)))
+    return folder.parent
+
+
+def _slow(device, image, config, packed) -> float:
+    """The traced image costs 1 %, the older one 3 %, the pad image 0.4 %; only traced ones are patched."""
+    content = json.loads(image[30:])["content"]
+    factor = {"original": 1.0, "traced": 1.01, "older": 1.03, "pad": 1.004}[content]
+    return toy_kernel(slow_down=1.0)(device, image, config, packed) * factor
+
+
+def test_old_and_new_run_in_the_same_process(files: Path) -> None:
+    _, path = _measure(files, _slow, "--base", str(_older(files)), "--base-revision", "v0.1.0")
+    document = json.loads(path.read_text())
+    kinds = [b["kind"] for b in document["blocks"]]
+    assert Counter(kinds) == {"AB": 3, "AO": 3, "AA": 2}
+    (cell,) = samples.group([document])
+    summary = samples.summarise(cell)
+    assert summary.change is not None
+    assert summary.change.percent == pytest.approx(100 * (1.01 / 1.03 - 1), abs=0.01)
+    base = document["base"]
+    assert (base["revision"], base["identical"]) == ("v0.1.0", False)
+    assert base["checks"]["bit_identical"] is True
+    assert base["checks"]["warps_seen"] == 8
+
+
+def test_an_older_image_that_cannot_be_had_leaves_its_reason(files: Path) -> None:
+    code, path = _measure(files, _slow, "--base", str(files / "nothing"))
+    document = json.loads(path.read_text())
+    assert code == 0
+    assert "cannot be read" in document["base"]["unsupported"]
+    assert {b["kind"] for b in document["blocks"]} == {"AB", "AA"}
+
+
+def test_an_older_image_with_wrong_outputs_is_not_timed(files: Path, capsys) -> None:
+    def wrong(device, image, config, packed) -> float:
+        return toy_kernel(corrupt=b"older" in image)(device, image, config, packed)
+
+    _, path = _measure(files, wrong, "--base", str(_older(files)))
+    document = json.loads(path.read_text())
+    assert "bit_identical" in document["base"]["unsupported"]
+    assert {b["kind"] for b in document["blocks"]} == {"AB", "AA"}
+    assert "CHECK toy:xtrace:pp base" in capsys.readouterr().out
+
+
+def test_the_pad_control_is_an_arm_of_its_own(files: Path, monkeypatch) -> None:
+    padded = SpliceResult(simulated_image(KERNEL, "pad"), {})
+    monkeypatch.setattr(extra_arms, "pad", lambda image, trace_map, name: padded)
+    _, path = _measure(files, _slow, "--pad", "--base", str(_older(files)))
+    document = json.loads(path.read_text())
+    assert Counter(b["kind"] for b in document["blocks"]) == {"AB": 3, "AP": 3, "AO": 3, "AA": 2}
+    (cell,) = samples.group([document])
+    summary = samples.summarise(cell)
+    assert summary.pad is not None
+    assert summary.pad.percent == pytest.approx(0.4, abs=0.01)
+    assert document["pad"]["checks"]["bit_identical"] is True
+
+
+def test_a_pad_image_that_cannot_be_made_leaves_its_reason(files: Path) -> None:
+    _, path = _measure(files, _slow, "--pad")  # a simulated image is no cubin
+    document = json.loads(path.read_text())
+    assert document["pad"]["unsupported"].startswith("error[XT1")
+    assert {b["kind"] for b in document["blocks"]} == {"AB", "AA"}
+
+
+def test_facts_about_the_machine_are_in_every_document(files: Path) -> None:
+    _, path = _measure(files, toy_kernel(), "--clocks", "locked 1500 MHz")
+    document = json.loads(path.read_text())
+    assert document["machine"]["other_processes"] == 0
+    assert document["machine"]["ecc_errors"] == 0
+    assert document["machine"]["clocks"]["policy"] == document["provenance"]["clocks"] == "locked 1500 MHz"
+    assert document["seconds"]["timing"] >= 0
+
+
+def _calibration(files: Path, uuid: str) -> Path:
+    path = files / "calibration.json"
+    derived = {"processes": 12, "blocks": 30, "control_blocks": 9, "flush_factor": 2.5}
+    derived |= {"short_ns": 60_000.0, "group_ns": 250_000.0}
+    document = {"schema": "xtrace/calibration/1", "provenance": {"uuid": uuid, "device": "a"}, "derived": derived}
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_calibration_gives_the_repeats_that_are_not_given(files: Path) -> None:
+    path = _calibration(files, SimulatedDevice().info.uuid)
+    args = _arguments(files, "--calibration", str(path), "--blocks", "25")
+    assert (args.processes, args.blocks, args.control_blocks, args.flush_factor) == (12, 25, 9, 2.5)
+    _, out = _measure(files, toy_kernel(), "--calibration", str(path))
+    reference = json.loads(out.read_text())["calibration"]
+    assert reference["derived"]["blocks"] == 30
+    assert reference["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_calibration_of_another_gpu_is_refused(files: Path) -> None:
+    with pytest.raises(BadInput, match="this is Simulated GPU"):
+        _measure(files, toy_kernel(), "--calibration", str(_calibration(files, "GPU-1")))
+
+
+def test_a_file_that_is_no_calibration_is_refused(files: Path) -> None:
+    path = _calibration(files, "GPU-1")
+    path.write_text(path.read_text().replace('"blocks": 30', '"blocks": -1'))
+    with pytest.raises(BadInput, match="derived must give"):
+        _arguments(files, "--calibration", str(path))
+
+
+def test_children_are_started_with_the_same_options(files: Path) -> None:
+    args = _arguments(files, "--base", "old", "--pad", "--seed", "7", "--clocks", "locked")
+    line = processes.command_line(args, [CELL], SCRIPT, 3, files / "cache")
+    again = measure_overhead.parse(line[2:])
+    for name in (*processes.FORWARDED, *processes.SWITCHES):
+        assert getattr(again, name) == getattr(args, name), name
+    assert again.replicate == 3

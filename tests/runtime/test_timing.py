@@ -1,5 +1,7 @@
+import itertools
 import random
 from collections import Counter
+from dataclasses import asdict
 
 import pytest
 
@@ -65,13 +67,16 @@ def test_the_order_follows_the_seed() -> None:
 
 
 def test_machine_facts_are_recorded_and_nothing_is_dropped() -> None:
-    readings = [Telemetry(1980, 40, 300.0, "none"), Telemetry(1500, 41, 690.0, "sw-power-cap")]
+    idle = Telemetry(345, 39, 80.0, "none")
+    readings = [idle, Telemetry(1980, 40, 300.0, "none"), Telemetry(1500, 41, 690.0, "sw-power-cap")]
     device = SimulatedDevice({KERNEL: toy_kernel()}, readings=readings)
     result = _run(device, PairedOptions(blocks=3, control_blocks=0))
     assert len(result.blocks) == 3
     assert result.blocks[0]["sm_clock_mhz"] == [1980, 1500]
     assert result.blocks[0]["throttle"] == ["none", "sw-power-cap"]
     assert result.blocks[0]["temperature_c"] == 41
+    assert result.blocks[0]["before"] == asdict(idle)
+    assert all(x["after"] == y["before"] for x, y in itertools.pairwise(result.blocks))
 
 
 def test_warm_up_gives_up_in_time_and_says_so() -> None:

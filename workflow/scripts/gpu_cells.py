@@ -141,7 +141,14 @@ class DirectCase:
             folder = self.folders.baselines / tracer / self.workload / probes
             arm = BaselineArm.load(self.device, folder, self.config, self.parameters)
             return Instrumented(arm, arm.close)
-        image, trace_map = self.folders.traced_image(self.workload, probes)
+        return self.traced(*self.folders.traced_image(self.workload, probes))
+
+    def untraced(self, image: bytes) -> Instrumented:
+        """An image with the same kernel that writes no trace (a pad image)."""
+        arm = DirectArm(self.device, image, self.kernel, self.config, self.parameters)
+        return Instrumented(arm, arm.close)
+
+    def traced(self, image: bytes, trace_map: Mapping[str, Any]) -> Instrumented:
         traced = TracedArm.load(self.device, image, trace_map, self.kernel, self.config, self.parameters)
         source = source_expectation(self.workload, str(self.meta["variant"]), self.sizes, self.seed, self.config.ctas)
 
@@ -237,7 +244,13 @@ class AttentionCase:
 
             read_result(self.folders.baselines / tracer / self.workload / probes)  # says why it is unsupported
             raise BadInput("XT7434", f"{tracer} images of a library kernel cannot be launched", where=self.workload)
-        image, trace_map = self.folders.traced_image(self.workload, probes)
+        return self.traced(*self.folders.traced_image(self.workload, probes))
+
+    def untraced(self, image: bytes) -> Instrumented:
+        """A library copy with another image in the original's place that writes no trace (a pad image)."""
+        return Instrumented(self._arm(*self._copy((self.image, image))), lambda: None)
+
+    def traced(self, image: bytes, trace_map: Mapping[str, Any]) -> Instrumented:
         patched, buffers = extension.trace_buffers(self.device, image, trace_map, self.meta["kernel"], self.warps)
         arm = self._arm(*self._copy((self.image, patched)))
         totals = self._totals()

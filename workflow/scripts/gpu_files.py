@@ -57,6 +57,7 @@ class Folders:
     baselines: Path
     library: Path | None = None  # wheel or directory of the attention package; None: as installed
     inputs: Path | None = None  # cache of generated inputs
+    base: Path | None = None  # traced images that an older revision made
 
     def original(self, workload: str) -> tuple[bytes, dict[str, Any]]:
         folder = self.corpus / workload
@@ -67,10 +68,20 @@ class Folders:
         return image, meta
 
     def traced_image(self, workload: str, probes: str) -> tuple[bytes, dict[str, Any]]:
-        base = self.traced / workload / f"{probes}.cubin"
-        maps = [base.with_name(base.name + ".map.json"), base.with_name(f"{probes}.map.json")]
-        found = next((m for m in maps if m.is_file()), maps[0])
-        return read_bytes(base), read_json(found)
+        return _traced_image(self.traced, workload, probes)
+
+    def base_image(self, workload: str, probes: str) -> tuple[bytes, dict[str, Any]]:
+        """The traced image of the older revision."""
+        if self.base is None:
+            raise BadInput("XT7433", "no folder of older traced images was given", where=workload)
+        return _traced_image(self.base, workload, probes)
+
+
+def _traced_image(folder: Path, workload: str, probes: str) -> tuple[bytes, dict[str, Any]]:
+    image = folder / workload / f"{probes}.cubin"
+    maps = [image.with_name(image.name + ".map.json"), image.with_name(f"{probes}.map.json")]
+    found = next((m for m in maps if m.is_file()), maps[0])
+    return read_bytes(image), read_json(found)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -115,8 +126,8 @@ def flat_bytes(array: np.ndarray) -> memoryview:
     return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def provenance(device: Device) -> dict[str, Any]:
-    """Everything about the machine and the software that a number depends on."""
+def provenance(device: Device, clocks: str = "unlocked") -> dict[str, Any]:
+    """Everything about the machine and the software that a number depends on; ``clocks`` as the operator set them."""
     info = device.info
     return {
         "device": info.name,
@@ -129,7 +140,7 @@ def provenance(device: Device) -> dict[str, Any]:
         "triton": _version("triton"),
         "cuda_bindings": _version("cuda-bindings"),
         "python": ".".join(map(str, sys.version_info[:3])),
-        "clocks": "unlocked",
+        "clocks": clocks,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "git": git_commit(),
         "xtrace": xtrace.__version__,

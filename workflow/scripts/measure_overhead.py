@@ -8,16 +8,19 @@ Two ways to call it. The pipeline measures one cell in one process:
 By hand, many cells and processes, each replicate in a process of its own that holds the lock of its GPU:
 
     measure_overhead.py --out DIR --processes 10 [--cells W:xtrace:pp ...]
+
+Further arms run in the same processes, their blocks mixed with the others: ``--pad`` the traced image with NOPs for
+probes, ``--base DIR`` the images that an older revision made. ``--plan`` only says what would run and for how long;
+``--extend-from DIR`` is the one extension that the gate's rule declares, for the cells that need it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,17 +30,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from workflow.kernels.suite import SUITE, read_suite
-from workflow.scripts import gpu_cells, gpu_files
+from workflow.scripts import gpu_cells, gpu_files, measure_plan, protocol
 from workflow.scripts.common import run, write_json
+from workflow.scripts.extra_arms import FATAL, load_extra
 from workflow.scripts.gpu_files import CellName, Folders
+from workflow.scripts.processes import error_file, supervise
 from xtrace.errors import BadInput, Unsupported, XtraceError
 from xtrace.runtime.device import Device, open_device
 from xtrace.runtime.lock import gpu_lock
-from xtrace.runtime.replicate import check_cell, document, measure
+from xtrace.runtime.replicate import check_cell, document, machine_facts, measure
 from xtrace.runtime.timing import PairedOptions
 
-FATAL = ("XT5006", "XT5007", "XT5008")  # the context is lost: the process must end
-LOST = 3  # exit code that says so
+LOST = 3  # exit code: the context is lost
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,10 +52,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--probes", default="pp")
     p.add_argument("--process", type=int, help="number of this replicate: measure one cell here")
     p.add_argument("--cells", nargs="*", metavar="W:TRACER:PROBES", help="default: all that have an image")
-    p.add_argument("--processes", type=int, default=10)
+    p.add_argument("--processes", type=int, help="default: 10, or as calibrated")
     p.add_argument("--first-process", type=int, default=0, help="number of the first one: continue an earlier run")
-    p.add_argument("--blocks", type=int, default=20)
-    p.add_argument("--control-blocks", type=int, default=8)
+    p.add_argument("--blocks", type=int, help="default: 20, or as calibrated")
+    p.add_argument("--control-blocks", type=int, help="default: 8, or as calibrated")
+    p.add_argument("--flush-factor", type=float, help="L2 sizes written before a launch; default: 2, or as calibrated")
+    p.add_argument("--calibration", type=Path, help="file of calibrate.py for this GPU: repeats that are not given")
+    p.add_argument("--pad", action="store_true", help="also time the pad image (blocks of kind AP)")
+    p.add_argument("--base", type=Path, metavar="DIR", help="also time these older traced images (blocks of kind AO)")
+    p.add_argument("--base-revision", default="", help="name of the revision that made them, for the record")
+    p.add_argument("--clocks", default="unlocked", help="clock policy that the operator set; nothing is changed here")
+    p.add_argument("--plan", action="store_true", help="print cells, processes and predicted seconds; measure nothing")
+    p.add_argument("--recorded", type=Path, default=Path("results/recorded/overhead/raw"), help="samples for --plan")
+    p.add_argument("--extend-from", type=Path, metavar="DIR", help="continue the undecided cells of this first look")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--shape", default="default", help="label of a shape in the suite")
     p.add_argument("--warm-up", type=float, default=10.0, metavar="S", help="longest warm-up per cell")
@@ -73,8 +86,15 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(arguments: Sequence[str]) -> int:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Arguments with every repeat settled: given, calibrated, or the default."""
     args = parser().parse_args(arguments)
+    protocol.settle(args)
+    return args
+
+
+def main(arguments: Sequence[str]) -> int:
+    args = parse(arguments)
     if args.process is not None:
         cell = CellName(args.workload or "", args.tracer, args.probes)
         return replicate(args, [CellName.parse(str(cell))], args.process, lambda _: args.out, stop_at_error=True)
@@ -82,7 +102,15 @@ def main(arguments: Sequence[str]) -> int:
     if args.replicate is not None:
         number = args.replicate
         return replicate(args, cells, number, lambda c: c.file(args.out, number), stop_at_error=False)
-    return supervise(args, cells)
+    if args.extend_from is not None:
+        cells = measure_plan.extension(args, cells)
+        if not cells:
+            print("no cell needs the extension", flush=True)
+            return 0
+    if args.plan:
+        print(measure_plan.table(measure_plan.plan(args, cells)))
+        return 0
+    return supervise(args, cells, Path(__file__).resolve())
 
 
 def find_cells(args: argparse.Namespace) -> list[CellName]:
@@ -110,8 +138,9 @@ def replicate(
 ) -> int:
     """Measure ``cells`` in this process, workloads and cells in an order drawn from the seed."""
     rng = random.Random(f"{args.seed}/{process}")
-    folders = Folders(args.corpus, args.traced, args.baselines, args.library, args.input_cache)
+    folders = Folders(args.corpus, args.traced, args.baselines, args.library, args.input_cache, args.base)
     device = device or open_device(args.gpu)
+    protocol.check_device(args, device)
     workloads = list(dict.fromkeys(c.workload for c in cells))
     rng.shuffle(workloads)
     with gpu_lock(device.info.uuid, timeout_s=args.lock_timeout):
@@ -160,10 +189,6 @@ def _workload(
     return 0
 
 
-def error_file(path: Path) -> Path:
-    return path.parent / "errors" / path.name
-
-
 def _cell_key(args: argparse.Namespace, device: Device, case: Any, cell: CellName) -> dict[str, Any]:
     return {
         "workload": cell.workload,
@@ -180,153 +205,64 @@ def empty(
     args: argparse.Namespace, device: Device, case: Any, cell: CellName, process: int, reason: str
 ) -> dict[str, Any]:
     key = _cell_key(args, device, case, cell)
-    return document(key, gpu_files.provenance(device), process, args.seed, "", None, {}, unsupported=reason)
+    provenance = gpu_files.provenance(device, args.clocks)
+    return document(key, provenance, process, args.seed, "", None, {}, unsupported=reason)
 
 
 def one_cell(
     args: argparse.Namespace, device: Device, case: Any, cell: CellName, process: int, rng: random.Random
 ) -> dict[str, Any]:
     """Checks and timing of one cell."""
-    instrumented = case.instrument(cell.tracer, cell.probes)
-    try:
+    state = device.machine()
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        instrumented = case.instrument(cell.tracer, cell.probes)
+        stack.callback(instrumented.close)
         full = args.full_checks or process == args.first_process
         report = check_cell(device, case, instrumented, repeats=args.repeats, full=full, timeout_s=args.timeout)
         if report.failures:
             print(f"CHECK {cell}: {', '.join(report.failures)} {json.dumps(report.values)[:2000]}", flush=True)
         result = None
         after: dict[str, Any] = {}
+        more: dict[str, Any] = {}
+        checked = time.monotonic()
         if not args.check_only:
+            extra = load_extra(
+                device,
+                case,
+                cell,
+                stack,
+                want_pad=args.pad,
+                want_base=args.base is not None,
+                revision=args.base_revision,
+                timeout_s=args.timeout,
+            )
+            more |= extra.notes
             options = PairedOptions(
                 blocks=args.blocks,
                 control_blocks=args.control_blocks,
+                flush_factor=args.flush_factor,
+                short_ns=args.short_ns,
+                group_ns=args.group_ns,
                 warm_up_s=args.warm_up,
                 timeout_s=args.timeout,
             )
-            result, after = measure(device, case, instrumented, rng, options)
+            result, after = measure(device, case, instrumented, rng, options, extra.arms)
+        seconds = {"checks": checked - started, "timing": time.monotonic() - checked}
+        if args.calibration is not None:
+            more["calibration"] = protocol.reference(args)
         return document(
             _cell_key(args, device, case, cell),
-            gpu_files.provenance(device),
+            gpu_files.provenance(device, args.clocks),
             process,
             args.seed,
             case.interval,
             result,
             {**report.values, **after},
+            machine=machine_facts(state, device.machine(), args.clocks),
+            seconds={name: round(value, 2) for name, value in seconds.items()},
+            **more,
         )
-    finally:
-        instrumented.close()
-
-
-def supervise(args: argparse.Namespace, cells: Sequence[CellName]) -> int:
-    """Run every replicate in a fresh process; a process that dies loses one cell, not the others."""
-    args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="xtrace-inputs-") as made:
-        failed = _replicates(args, list(cells), args.input_cache or Path(made))
-    _overview(args.out)
-    return int(failed)
-
-
-def _replicates(args: argparse.Namespace, cells: list[CellName], cache: Path) -> bool:
-    started = time.monotonic()
-    failed = False
-    for process in range(args.first_process, args.first_process + args.processes):
-        if args.budget is not None and time.monotonic() - started > args.budget:
-            done = process - args.first_process
-            print(f"budget of {args.budget:.0f} s used: {done} of {args.processes} processes measured", flush=True)
-            break
-        begin = time.monotonic()
-        remaining = list(cells)
-        while remaining := [c for c in remaining if not _finished(c, args.out, process)]:
-            code, log = _child(args, remaining, process, cache)
-            culprit = _last_started(log, remaining)
-            if code and culprit and not _finished(culprit, args.out, process):
-                reason = f"the process ended with {code}; last lines: {log[-1500:]}"
-                write_json(error_file(culprit.file(args.out, process)), {"cell": str(culprit), "error": reason})
-                failed = True
-            elif code and not culprit:
-                raise XtraceError("XT5050", f"the process ended with {code} before the first cell: {log[-1500:]}")
-            elif not code:
-                break
-        good = sum(c.file(args.out, process).is_file() for c in cells)
-        print(f"process {process}: {good} of {len(cells)} cells in {time.monotonic() - begin:.1f} s", flush=True)
-        broken = [c for c in cells if error_file(c.file(args.out, process)).is_file()]
-        for cell in broken:  # it would only cost the later processes their time
-            print(f"failed, not tried again: {cell}", flush=True)
-            cells.remove(cell)
-        failed |= bool(broken)
-    return failed
-
-
-def _finished(cell: CellName, out: Path, process: int) -> bool:
-    path = cell.file(out, process)
-    return path.is_file() or error_file(path).is_file()
-
-
-def _last_started(log: str, cells: Sequence[CellName]) -> CellName | None:
-    names = [line.split(" ", 1)[1] for line in log.splitlines() if line.startswith("start ")]
-    return next((c for c in cells if names and str(c) == names[-1]), None)
-
-
-def _child(args: argparse.Namespace, cells: Sequence[CellName], process: int, cache: Path) -> tuple[int, str]:
-    command = [sys.executable, str(Path(__file__).resolve()), "--replicate", str(process), "--input-cache", str(cache)]
-    for name in (
-        "out",
-        "blocks",
-        "control_blocks",
-        "seed",
-        "shape",
-        "warm_up",
-        "repeats",
-        "timeout",
-        "lock_timeout",
-        "first_process",
-    ):
-        command += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
-    for name in ("gpu", "suite", "corpus", "traced", "baselines"):
-        command += [f"--{name}", str(getattr(args, name))]
-    command += ["--library", str(args.library)] if args.library else []
-    command += ["--check-only"] if args.check_only else []
-    command += ["--full-checks"] if args.full_checks else []
-    command += ["--cells", *map(str, cells)]
-    log_path = args.out / f"process{process}.log"
-    with log_path.open("a", encoding="utf-8") as log:
-        at = log.tell()
-        try:
-            code = subprocess.run(
-                command, stdout=log, stderr=subprocess.STDOUT, timeout=args.process_timeout, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            code = 124
-    return code, log_path.read_text(encoding="utf-8", errors="replace")[at:]
-
-
-def _overview(out: Path) -> None:
-    """A line per cell for the eye; the tables come from xtrace.stats."""
-    import statistics
-
-    from xtrace.stats import paired
-
-    ratios: dict[str, dict[str, list[float]]] = {}
-    notes: dict[str, set[str]] = {}
-    for path in sorted(out.glob("*.json")):
-        d = gpu_files.read_json(path)
-        cell = f"{d['cell']['workload']}:{d['cell']['tracer']}:{d['cell']['probes']}"
-        kinds = ratios.setdefault(cell, {"AB": [], "AA": [], "A": []})
-        for block in d["blocks"]:
-            kinds[block["kind"]].append(paired.log_ratio(block["ns"], block["order"]))
-            each = zip(block["ns"], block["order"], strict=True)
-            kinds["A"] += [ns / d["launches_per_sample"] / 1000 for ns, letter in each if letter == "A"]
-        checks = d["checks"]
-        wrong = [k for k in ("bit_identical", "monotonic", "guards_intact") if checks.get(k) is False]
-        wrong += [k for k in ("records_lost", "late_samples") if checks.get(k)]
-        notes.setdefault(cell, set()).update(wrong)
-    for cell, kinds in ratios.items():
-        if not kinds["AB"]:
-            print(f"{cell:55} no samples {' '.join(sorted(notes[cell]))}")
-            continue
-        ab = 100 * statistics.median(kinds["AB"])
-        aa = 100 * statistics.median(kinds["AA"]) if kinds["AA"] else float("nan")
-        us = statistics.median(kinds["A"])
-        print(f"{cell:55} {us:9.1f} us  B/A {ab:+7.3f} %  A'/A {aa:+7.3f} %  {' '.join(sorted(notes[cell]))}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 from cuda.bindings import driver as cu
 
 from xtrace.errors import BadInput, MissingTool, XtraceError
-from xtrace.runtime.device import DeviceInfo, LaunchConfig, Telemetry
+from xtrace.runtime.device import DeviceInfo, LaunchConfig, MachineState, Telemetry
 from xtrace.runtime.failures import driver_error
 from xtrace.runtime.nvml import Nvml, driver_version
 from xtrace.runtime.params import PackedParams, pack
@@ -247,3 +247,6 @@ class CudaDevice:
 
     def telemetry(self) -> Telemetry:
         return self._nvml.read()
+
+    def machine(self) -> MachineState:
+        return self._nvml.machine()

@@ -14,7 +14,17 @@ from typing import Any, Protocol
 
 from xtrace.errors import BadInput, MissingTool
 
-__all__ = ["Device", "DeviceInfo", "Event", "Kernel", "LaunchConfig", "Module", "Telemetry", "open_device"]
+__all__ = [
+    "Device",
+    "DeviceInfo",
+    "Event",
+    "Kernel",
+    "LaunchConfig",
+    "MachineState",
+    "Module",
+    "Telemetry",
+    "open_device",
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,20 @@ class Telemetry:
     temperature_c: int | None = None
     power_w: float | None = None
     throttle: str = "unknown"  # names of active reasons joined by '|', "none", or "unknown"
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """What could make a measurement worthless or hard to repeat; ``None`` where the machine does not tell."""
+
+    other_processes: int | None = None  # with a compute context on the device, ours not counted
+    ecc_errors: int | None = None  # uncorrected, since the driver was loaded
+    xids: tuple[int, ...] | None = None  # the driver's error numbers since the previous reading
+    persistence: bool | None = None
+    application_mhz: int | None = None  # SM clock that the operator asked for, and the device's own default
+    default_application_mhz: int | None = None
+    max_mhz: int | None = None
+    clocks_restricted: bool | None = None  # only the administrator may set clocks
 
 
 @dataclass(frozen=True)
@@ -145,12 +169,18 @@ class Device(Protocol):
 
     def telemetry(self) -> Telemetry: ...
 
+    def machine(self) -> MachineState: ...
+
 
 def open_device(ordinal: int = 0) -> Device:
     """The real device ``ordinal`` of this machine; with ``XTRACE_DEVICE=simulated`` a make-believe one.
 
     Raises ``MissingTool`` XT5001 (no driver or no cuda-bindings) or XT5002 (no such GPU).
     """
+    if os.environ.get("XTRACE_DEVICE") == "simulated":
+        from xtrace.runtime.simulated_machine import SimulatedMachine
+
+        return SimulatedMachine.open(ordinal)
     try:
         from xtrace.runtime.cuda import CudaDevice
     except ImportError as error:
@@ -158,7 +188,3 @@ def open_device(ordinal: int = 0) -> Device:
             "XT5001", f"the Python package cuda-bindings cannot be imported: {error}", hint="pip install 'xtrace[gpu]'"
         ) from error
     return CudaDevice(ordinal)
-    if os.environ.get("XTRACE_DEVICE") == "simulated":
-        from xtrace.runtime.simulated_machine import SimulatedMachine
-
-        return SimulatedMachine.open(ordinal)

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from xtrace.runtime.buffers import TraceBuffer, TraceBytes
 from xtrace.runtime.checks import Region, TraceFacts, check_outputs, trace_facts
-from xtrace.runtime.device import Device
+from xtrace.runtime.device import Device, MachineState
 from xtrace.runtime.expect import Explanation
 from xtrace.runtime.patching import kernel_entry
 from xtrace.runtime.timing import Arm, PairedOptions, PairedResult, run_paired
 
-__all__ = ["SCHEMA", "Case", "CheckReport", "Instrumented", "check_cell", "document", "measure"]
+__all__ = ["SCHEMA", "Case", "CheckReport", "Instrumented", "check_cell", "document", "machine_facts", "measure"]
 
 SCHEMA = "xtrace/overhead-raw/1"
 INTERVAL = "kernel (CUDA events around one launch)"
@@ -191,10 +191,15 @@ def _records(traced: Instrumented, traces: Mapping[str, TraceBytes]) -> dict[str
 
 
 def measure(
-    device: Device, case: Case, traced: Instrumented, rng: random.Random, options: PairedOptions
+    device: Device,
+    case: Case,
+    traced: Instrumented,
+    rng: random.Random,
+    options: PairedOptions,
+    extra: Mapping[str, Arm] | None = None,
 ) -> tuple[PairedResult, dict[str, Any]]:
-    """The paired timing, and what must still hold afterwards."""
-    result = run_paired(device, case.original, case.again, traced.arm, rng, options)
+    """The paired timing, and what must still hold afterwards. ``extra``: further arms by kind of block."""
+    result = run_paired(device, case.original, case.again, traced.arm, rng, options, extra)
     after = {
         "guards_intact_after": all(b.guards_intact() for b in traced.buffers.values()),
         "late_samples": result.late,
@@ -203,6 +208,30 @@ def measure(
         "host_us_per_sample": round(result.host_ns / 1000, 1),
     }
     return result, after
+
+
+def machine_facts(before: MachineState, after: MachineState, clocks: str) -> dict[str, Any]:
+    """Key ``machine`` of the document: what happened on the device besides the measurement, None where it is unknown.
+
+    ``clocks`` is the policy that the operator declares; nothing is ever set here. ``ecc_errors`` counts uncorrected
+    errors between the two readings, ``xid`` lists the driver's errors in that time.
+    """
+    known = before.ecc_errors is not None and after.ecc_errors is not None
+    others = [n for n in (before.other_processes, after.other_processes) if n is not None]
+    return {
+        "other_processes": max(others) if others else None,
+        "other_processes_before": before.other_processes,
+        "other_processes_after": after.other_processes,
+        "ecc_errors": (after.ecc_errors or 0) - (before.ecc_errors or 0) if known else None,
+        "xid": None if after.xids is None else list(after.xids),
+        "persistence": after.persistence,
+        "clocks": {
+            "policy": clocks,
+            "application_mhz": after.application_mhz,
+            "default_application_mhz": after.default_application_mhz,
+            "max_mhz": after.max_mhz,
+        },
+    }
 
 
 def document(

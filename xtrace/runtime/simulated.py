@@ -16,7 +16,7 @@ import numpy as np
 
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.buffers import SlotLayout
-from xtrace.runtime.device import DeviceInfo, LaunchConfig, Telemetry
+from xtrace.runtime.device import DeviceInfo, LaunchConfig, MachineState, Telemetry
 from xtrace.runtime.failures import driver_error
 from xtrace.runtime.headers import TABLE
 from xtrace.runtime.params import PackedParams, pack
@@ -143,11 +143,13 @@ class SimulatedDevice:
     hung: bool = False
     failed: int = 0  # a driver code to report at the next synchronisation
     readings: Sequence[Telemetry] = (Telemetry(1980, 40, 300.0, "none"),)
+    states: Sequence[MachineState] = (MachineState(0, 0, (), True, 1980, 1980, 1980, True),)
     launches: list[tuple[str, bytes, LaunchConfig]] = field(default_factory=list)
     unloads: int = 0
     _memory: dict[int, bytearray] = field(default_factory=dict)
     _next: int = 0x7F0000000200
     _reads: int = 0
+    _states: int = 0
 
     def _find(self, address: int, size: int) -> tuple[bytearray, int]:
         for base, data in self._memory.items():
@@ -208,3 +210,7 @@ class SimulatedDevice:
     def telemetry(self) -> Telemetry:
         self._reads += 1
         return self.readings[(self._reads - 1) % len(self.readings)]
+
+    def machine(self) -> MachineState:
+        self._states += 1
+        return self.states[(self._states - 1) % len(self.states)]

@@ -97,7 +97,7 @@ class MachineModule:
 class SimulatedMachine(SimulatedDevice):
     """See the module. ``maps`` is a folder below which the trace maps of traced images lie."""
 
-    maps: Path = Path("results/traced")
+    maps: Path = Path("results")
     rng: random.Random = field(default_factory=random.Random)
 
     @classmethod

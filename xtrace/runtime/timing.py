@@ -1,8 +1,10 @@
 """The timing protocol PAIRED: interleaved blocks of original and traced launches, with an A/A' control.
 
 One process is one replicate. Blocks run A B B A or B A A B (drawn at random), mixed with control blocks in which B is
-A', the original bytes loaded a second time. Before every timed launch the L2 cache is overwritten. Nothing is thrown
-away and nothing is estimated here: the result is the list of raw samples (:mod:`xtrace.stats` does the rest).
+A', the original bytes loaded a second time, and, where asked for, with blocks in which B is a pad image (kind ``AP``:
+the traced image with NOPs for probes) or the image that an older Xtrace made (kind ``AO``). Before every timed launch
+the L2 cache is overwritten. Nothing is thrown away and nothing is estimated here: the result is the list of raw samples
+(:mod:`xtrace.stats` does the rest).
 Method and its simulation: facts on overhead statistics of this project, summarised in the workflow's report.
 """
 
@@ -12,15 +14,27 @@ import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from xtrace.errors import BadInput
 from xtrace.runtime.device import Device, Telemetry
 
-__all__ = ["Arm", "PairedOptions", "PairedResult", "run_paired", "warm_up"]
+__all__ = [
+    "EXTRA_KINDS",
+    "Arm",
+    "Flusher",
+    "PairedOptions",
+    "PairedResult",
+    "Sampler",
+    "group_size",
+    "hide_host_time",
+    "run_paired",
+    "warm_up",
+]
 
 ORDERS = ("ABBA", "BAAB")
+EXTRA_KINDS = ("AP", "AO")
 
 
 class Arm(Protocol):
@@ -61,7 +75,7 @@ class PairedResult:
     host_ns: float = 0.0  # the host's time to enqueue one sample
 
 
-class _Flusher:
+class Flusher:
     """Memory that is overwritten before each timed launch; long enough to hide the host's time to enqueue it."""
 
     def __init__(self, device: Device, factor: float) -> None:
@@ -80,10 +94,10 @@ class _Flusher:
         self._device.free(self._address)
 
 
-class _Sampler:
+class Sampler:
     """Enqueues timed samples; reads them after the block."""
 
-    def __init__(self, device: Device, flusher: _Flusher, group: int) -> None:
+    def __init__(self, device: Device, flusher: Flusher, group: int) -> None:
         self._device = device
         self._flusher = flusher
         self.group = group
@@ -109,7 +123,7 @@ class _Sampler:
 
 
 def _block(
-    device: Device, sampler: _Sampler, arms: Mapping[str, Arm], order: str, timeout_s: float
+    device: Device, sampler: Sampler, arms: Mapping[str, Arm], order: str, timeout_s: float
 ) -> tuple[list[float], list[Telemetry]]:
     """One block of four samples, enqueued without waiting, so that the device stays busy inside it."""
     readings = []
@@ -140,7 +154,7 @@ def warm_up(device: Device, sampler: Any, arms: Sequence[Arm], options: PairedOp
         previous = median
 
 
-def _group_size(device: Device, arm: Arm, options: PairedOptions) -> int:
+def group_size(device: Device, arm: Arm, options: PairedOptions) -> int:
     """Launches per sample: 1, or for a short kernel enough for ``group_ns``."""
     start, end = device.event(), device.event()
     times = []
@@ -156,7 +170,7 @@ def _group_size(device: Device, arm: Arm, options: PairedOptions) -> int:
     return max(1, min(options.max_group, -(-int(options.group_ns) // int(shortest))))
 
 
-def _hide_host_time(device: Device, flusher: _Flusher, sampler: _Sampler, arm: Arm, timeout_s: float) -> float:
+def hide_host_time(device: Device, flusher: Flusher, sampler: Sampler, arm: Arm, timeout_s: float) -> float:
     """Repeat the flush until it outlasts the host's work for a launch (at most 16 times); returns host ns a sample."""
     start, end = device.event(), device.event()
     start.record()
@@ -177,36 +191,51 @@ def _hide_host_time(device: Device, flusher: _Flusher, sampler: _Sampler, arm: A
 
 
 def run_paired(
-    device: Device, original: Arm, again: Arm, traced: Arm, rng: random.Random, options: PairedOptions
+    device: Device,
+    original: Arm,
+    again: Arm,
+    traced: Arm,
+    rng: random.Random,
+    options: PairedOptions,
+    extra: Mapping[str, Arm] | None = None,
 ) -> PairedResult:
     """Time one cell: ``original`` (A), the same bytes loaded ``again`` (A'), and ``traced`` (B), on the same buffers.
 
-    Raises the device's errors; a launch that never ends is XT5007.
+    ``extra`` gives further arms by the kind of their blocks (``AP``, ``AO``); each gets as many blocks as B. Blocks of
+    all kinds are mixed in an order drawn from ``rng``. Raises the device's errors; a launch that never ends is XT5007.
     """
-    for arm in (original, again, traced):  # loads the code, grows what the driver grows at first use
+    second = {"AB": traced, "AA": again, **(extra or {})}
+    if unknown := set(second) - {"AB", "AA", *EXTRA_KINDS}:
+        raise BadInput("XT5043", f"no such kind of block: {', '.join(sorted(unknown))}")
+    arms = (original, *second.values())
+    for arm in arms:  # loads the code, grows what the driver grows at first use
         arm.launch(0)
     device.synchronize(options.timeout_s)
-    flusher = _Flusher(device, options.flush_factor)
+    flusher = Flusher(device, options.flush_factor)
     try:
-        sampler = _Sampler(device, flusher, _group_size(device, original, options))
-        host_ns = _hide_host_time(device, flusher, sampler, original, options.timeout_s)
-        launches, settled = warm_up(device, sampler, (original, again, traced), options)
+        sampler = Sampler(device, flusher, group_size(device, original, options))
+        host_ns = hide_host_time(device, flusher, sampler, original, options.timeout_s)
+        launches, settled = warm_up(device, sampler, arms, options)
         sampler.late = 0
         result = PairedResult(sampler.group, flusher.size * flusher.repeats, [], launches, settled, host_ns=host_ns)
-        kinds = ["AB"] * options.blocks + ["AA"] * options.control_blocks
+        kinds = [k for k in second for _ in range(options.control_blocks if k == "AA" else options.blocks)]
         rng.shuffle(kinds)
+        before = device.telemetry()
         for kind in kinds:
             order = rng.choice(ORDERS)
-            arms = {"A": original, "B": traced if kind == "AB" else again}
-            ns, readings = _block(device, sampler, arms, order, options.timeout_s)
-            result.blocks.append(_describe(kind, order, ns, readings))
+            ns, readings = _block(device, sampler, {"A": original, "B": second[kind]}, order, options.timeout_s)
+            after = device.telemetry()
+            result.blocks.append(_describe(kind, order, ns, readings, before, after))
+            before = after  # nothing runs between two blocks
         result.late = sampler.late
         return result
     finally:
         flusher.free()
 
 
-def _describe(kind: str, order: str, ns: list[float], readings: list[Telemetry]) -> dict[str, Any]:
+def _describe(
+    kind: str, order: str, ns: list[float], readings: list[Telemetry], before: Telemetry, after: Telemetry
+) -> dict[str, Any]:
     return {
         "kind": kind,
         "order": order,
@@ -215,4 +244,6 @@ def _describe(kind: str, order: str, ns: list[float], readings: list[Telemetry])
         "temperature_c": readings[-1].temperature_c,
         "power_w": readings[-1].power_w,
         "throttle": [r.throttle for r in readings],
+        "before": asdict(before),
+        "after": asdict(after),
     }

@@ -1,0 +1,99 @@
+"""How long a measurement will take, and which cells get the one extension."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.samples import SOFTMAX, raw_sample
+from workflow.scripts import measure_overhead, measure_plan
+from workflow.scripts.common import write_json
+from workflow.scripts.gpu_files import CellName
+from xtrace.errors import BadInput
+
+PP, SCHE = CellName(SOFTMAX, "xtrace", "pp"), CellName(SOFTMAX, "xtrace", "sche")
+
+
+def arguments(folder: Path, *more: str):
+    return measure_overhead.parse(["--out", str(folder), "--recorded", str(folder), *more])
+
+
+def first_look(folder: Path, overheads: dict[str, float], processes: int = 10, spread: float = 0.004) -> None:
+    for probes, overhead in overheads.items():
+        rng = random.Random(probes)
+        for process in range(processes):
+            document = raw_sample(process, probes=probes, ratio=1 + overhead + rng.gauss(0, spread))
+            document["blocks"] = [b for b in document["blocks"] if b["kind"] in {"AB", "AA"}]
+            document["checks"] |= {"bit_identical": True, "records_emitted": 5, "records_expected": 5}
+            write_json(folder / f"{SOFTMAX}.xtrace.{probes}.{process}.json", document)
+
+
+def shape_of(folder: Path) -> tuple[str, ...]:
+    document = measure_plan.read_documents(folder)[0]
+    kinds = [b["kind"] for b in document["blocks"]]
+    return "--blocks", str(kinds.count("AB")), "--control-blocks", str(kinds.count("AA"))
+
+
+def test_recorded_seconds_are_scaled_to_the_blocks_asked_for(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.01}, processes=1)
+    path = tmp_path / f"{SOFTMAX}.xtrace.pp.0.json"
+    document = measure_plan.read_documents(tmp_path)[0]
+    del document["file"]
+    write_json(path, document | {"seconds": {"checks": 2.0, "timing": 3.0}})
+    count = len(document["blocks"])
+    args = arguments(tmp_path, "--blocks", str(2 * count), "--control-blocks", "0")
+    (estimate,), processes = measure_plan.plan(args, [PP])
+    assert estimate.seconds == pytest.approx(2.0 + 2 * 3.0)
+    assert estimate.basis == "recorded"
+    assert processes == 10
+    both = arguments(tmp_path, "--blocks", str(count), "--control-blocks", "0", "--base", "old", "--pad")
+    (estimate,), _ = measure_plan.plan(both, [PP])
+    assert estimate.seconds == pytest.approx(2.0 + 3 * 3.0)
+
+
+def test_the_plan_says_what_it_does_not_know(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.01}, processes=2)
+    planned = measure_plan.plan(arguments(tmp_path), [PP, SCHE])
+    text = measure_plan.table(planned)
+    assert "never measured" in text
+    assert "2 cells, 10 processes: about" in text
+    assert "1 never measured and not counted" in text
+
+
+def test_planning_touches_no_device(tmp_path: Path, capsys) -> None:
+    first_look(tmp_path, {"pp": 0.01}, processes=1)
+    code = measure_overhead.main(
+        ["--out", str(tmp_path / "no"), "--recorded", str(tmp_path), "--plan", "--cells", str(PP)]
+    )
+    assert code == 0
+    assert "estimated" in capsys.readouterr().out
+    assert not (tmp_path / "no").exists()
+
+
+def test_only_undecided_cells_are_extended_once_to_the_declared_number(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.02, "sche": 0.001})
+    args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
+    assert measure_plan.extension(args, [PP, SCHE]) == [PP]
+    assert (args.first_process, args.processes) == (10, 10)
+
+
+def test_after_the_extension_nothing_is_due(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.02}, processes=20)
+    args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
+    assert measure_plan.extension(args, [PP]) == []
+
+
+def test_an_unfinished_first_look_cannot_be_extended(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.02}, processes=7)
+    args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
+    with pytest.raises(BadInput, match="7 of 10 processes"):
+        measure_plan.extension(args, [PP])
+
+
+def test_the_extension_keeps_the_protocol_of_the_first_look(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.02})
+    args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path), "--base", "old")
+    with pytest.raises(BadInput, match="the first look had blocks"):
+        measure_plan.extension(args, [PP])

@@ -1,0 +1,139 @@
+"""Before a measurement: how long it will take, and which cells the one declared extension concerns."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workflow.scripts.gpu_files import CellName, read_json
+from xtrace.errors import BadInput
+from xtrace.stats import samples
+from xtrace.stats.gate import Rule, decide
+
+__all__ = ["Estimate", "extension", "plan", "predict", "table"]
+
+# Assumptions for documents that do not say how long they took.
+FLUSH_BYTES_PER_S = 2e12  # overwriting device memory; about half of an H200's peak
+CHECK_S = 1.0  # outputs compared and one trace read back
+PROCESS_S = 12.0  # interpreter, context, inputs
+
+
+@dataclass(frozen=True)
+class Estimate:
+    cell: CellName
+    seconds: float | None  # one process; None: never measured
+    basis: str
+
+
+def read_documents(folder: Path) -> list[dict[str, Any]]:
+    """All sample documents below a folder, in a fixed order, each with its ``file``."""
+    return [read_json(p) | {"file": str(p)} for p in sorted(folder.rglob("*.json")) if "errors" not in p.parts]
+
+
+def name_of(document: Mapping[str, Any]) -> CellName:
+    cell = document["cell"]
+    return CellName(str(cell["workload"]), str(cell["tracer"]), str(cell["probes"]))
+
+
+def predict(document: Mapping[str, Any], blocks: int, control_blocks: int, more_kinds: int) -> tuple[float, str]:
+    """Seconds that a cell takes in one process, from a document of an earlier one, and what that rests on."""
+    wanted = blocks * (1 + more_kinds) + control_blocks
+    seconds = document.get("seconds")
+    if isinstance(seconds, Mapping) and document["blocks"]:
+        return float(seconds["checks"]) + float(seconds["timing"]) * wanted / len(document["blocks"]), "recorded"
+    checks = document.get("checks", {})
+    times = [t for b in document["blocks"] for t in b["ns"]]
+    if not times:
+        return CHECK_S, "no samples"
+    host_s = float(checks.get("host_us_per_sample", 0)) * 1e-6
+    sample_s = statistics.median(times) * 1e-9 + max(float(document.get("flush_bytes", 0)) / FLUSH_BYTES_PER_S, host_s)
+    warm_up = float(checks.get("warm_up_launches", 160)) / max(int(document.get("launches_per_sample", 1)), 1)
+    return CHECK_S + sample_s * (warm_up + 4 * wanted), "estimated"
+
+
+def plan(args: argparse.Namespace, cells: Sequence[CellName]) -> tuple[list[Estimate], int]:
+    """The longest recorded process of every cell as its estimate, and the number of processes."""
+    known: dict[CellName, list[tuple[float, str]]] = {}
+    extra = int(args.pad) + int(args.base is not None)
+    for document in read_documents(args.recorded):
+        name = name_of(document)
+        kinds = extra if name.tracer == "xtrace" else 0
+        known.setdefault(name, []).append(predict(document, args.blocks, args.control_blocks, kinds))
+    return [
+        Estimate(c, *max(known[c])) if c in known else Estimate(c, None, "never measured") for c in cells
+    ], args.processes
+
+
+def table(planned: tuple[Sequence[Estimate], int]) -> str:
+    """The plan for people; its last line has the total."""
+    estimates, processes = planned
+    lines = [f"{'cell':55} seconds a process"]
+    for e in estimates:
+        lines.append(f"{e.cell!s:55} {'?' if e.seconds is None else f'{e.seconds:.1f}':>7}  {e.basis}")
+    known = [e.seconds for e in estimates if e.seconds is not None]
+    unknown = len(estimates) - len(known)
+    total = processes * (sum(known) + PROCESS_S)
+    note = f", {unknown} never measured and not counted" if unknown else ""
+    lines.append(
+        f"{len(estimates)} cells, {processes} processes: about {total:.0f} s"
+        f" ({PROCESS_S:.0f} s a process for starting it{note})"
+    )
+    return "\n".join(lines)
+
+
+def extension(args: argparse.Namespace, cells: Sequence[CellName], rule: Rule | None = None) -> list[CellName]:
+    """Cells of the first look in ``args.extend_from`` that the rule leaves open; sets processes and blocks to go on.
+
+    The extension is the rule's: processes ``Rule.processes`` to ``Rule.extended - 1``, with the repeats of the first
+    look, once.
+
+    Raises
+    ------
+    BadInput
+        XT7442: the first look is not complete, or was made with other arms than asked for now.
+    """
+    given = rule or Rule()
+    documents = [d for d in read_documents(args.extend_from) if name_of(d) in cells]
+    due = []
+    for cell in samples.group(documents):
+        name = name_of(cell.documents[0])
+        decision = decide(samples.summarise(cell), given)
+        if not decision.extension_due:
+            continue
+        if decision.processes < given.processes:
+            raise BadInput(
+                "XT7442",
+                f"the first look has {decision.processes} of {given.processes} processes",
+                where=f"{args.extend_from}: {name}",
+                hint="measure the missing ones with --first-process",
+            )
+        _same_protocol(args, name, cell.documents)
+        due.append(name)
+    args.first_process, args.processes = given.processes, given.extended - given.processes
+    return [c for c in cells if c in due]
+
+
+def _same_protocol(args: argparse.Namespace, name: CellName, documents: Iterable[Mapping[str, Any]]) -> None:
+    seen = {tuple(sorted((k, _count(d, k)) for k in {b["kind"] for b in d["blocks"]})) for d in documents}
+    wanted = {"AB": args.blocks, "AA": args.control_blocks}
+    if args.pad:
+        wanted["AP"] = args.blocks
+    if args.base is not None:
+        wanted["AO"] = args.blocks
+    expected = tuple(sorted((k, n) for k, n in wanted.items() if n))
+    if seen - {expected, ()}:
+        found = "; ".join(" ".join(f"{k}={n}" for k, n in s) for s in sorted(seen))
+        raise BadInput(
+            "XT7442",
+            f"the first look had blocks {found}",
+            where=f"{args.extend_from}: {name}",
+            hint="repeat its --blocks, --control-blocks, --pad and --base",
+        )
+
+
+def _count(document: Mapping[str, Any], kind: str) -> int:
+    return sum(b["kind"] == kind for b in document["blocks"])
