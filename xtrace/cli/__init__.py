@@ -19,5 +19,6 @@ VERBS: dict[str, str] = {
     "show": "Show a trace as tables and a timeline.",
     "export": "Convert a trace for other viewers.",
     "gate": "Decide from overhead samples: pass, fail, inconclusive or invalid environment.",
+    "results": "List overhead samples, or merge those of several machines.",
     "doctor": "Say what this machine can do, and what is missing.",
 }
