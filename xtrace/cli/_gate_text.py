@@ -104,12 +104,12 @@ def _print_cell(console: Console, cell: Mapping[str, Any], explain: bool) -> Non
         return
     overhead = cell["overhead"]
     opinions = cell["opinions"]
+    student = interval_text({"low": overhead["t_low"], "high": overhead["t_high"]})
     exact = interval_text({"low": overhead["exact_low"], "high": overhead["exact_high"]})
     lines = [
         f"budget {cell['budget']:g} % from {cell['budget_source']}"
         + (f" ({cell['budget_why']})" if cell.get("budget_why") else ""),
-        f"Student's t: {interval_text(overhead)} % -> {opinions['t']}; "
-        f"exact signed-rank: {exact} % -> {opinions['signed_rank']}",
+        f"Student's t: {student} % -> {opinions['t']}; exact signed-rank: {exact} % -> {opinions['signed_rank']}",
         "process replicates, %: " + " ".join(_figure(r) for r in sorted(overhead["replicates"])),
         f"{cell['blocks']} blocks, {cell['voided']} voided; original {cell['original_ns'] or 0:,.0f} ns, "
         f"probes add {cell['extra_ns'] or 0:,.0f} ns a launch",

@@ -1,7 +1,8 @@
 """All cells of a measurement -> one verdict document (schema ``xtrace/gate/1``). Pure: documents in, document out.
 
 The document holds everything that the text, Markdown and JUnit forms show. Percentages are of the original kernel's
-time; null where a number does not exist (an interval without a bound, a cell without samples).
+time; null where a number does not exist (an interval without a bound, a cell without samples). The interval shown
+(``low`` to ``high``) spans Student's and the exact one: it lies below the budget when, and only when, both do.
 """
 
 from __future__ import annotations
@@ -152,13 +153,16 @@ def _describe(summary: CellSummary) -> dict[str, Any]:
 def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:
     if comparison is None:
         return None
+    student, exact = comparison.student, comparison.exact
     return {
         "processes": comparison.processes,
         "percent": _number(comparison.percent),
-        "low": _number(comparison.low_percent),
-        "high": _number(comparison.high_percent),
-        "exact_low": _number(percent(comparison.exact.low)),
-        "exact_high": _number(percent(comparison.exact.high)),
+        "low": _number(percent(min(student.low, exact.low))),
+        "high": _number(percent(max(student.high, exact.high))),
+        "t_low": _number(percent(student.low)),
+        "t_high": _number(percent(student.high)),
+        "exact_low": _number(percent(exact.low)),
+        "exact_high": _number(percent(exact.high)),
         "replicates": [_number(percent(theta)) for theta in comparison.thetas],
     }
 
