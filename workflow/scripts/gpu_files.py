@@ -70,6 +70,14 @@ class Folders:
     def traced_image(self, workload: str, probes: str) -> tuple[bytes, dict[str, Any]]:
         return _traced_image(self.traced, workload, probes)
 
+    def image_hashes(self, cell: CellName) -> dict[str, str]:
+        """SHA-256 of the images that a measurement of ``cell`` times; those that are there."""
+        instrumented = self.traced / cell.workload / f"{cell.probes}.cubin"
+        if cell.tracer != "xtrace":
+            instrumented = self.baselines / cell.tracer / cell.workload / cell.probes / "instrumented.cubin"
+        files = {"original": self.corpus / cell.workload / "original.cubin", "instrumented": instrumented}
+        return {name: hashlib.sha256(read_bytes(p)).hexdigest() for name, p in files.items() if p.is_file()}
+
     def base_image(self, workload: str, probes: str) -> tuple[bytes, dict[str, Any]]:
         """The traced image of the older revision."""
         if self.base is None:

@@ -259,6 +259,7 @@ def one_cell(
             case.interval,
             result,
             {**report.values, **after},
+            images=case.folders.image_hashes(cell),
             machine=machine_facts(state, device.machine(), args.clocks),
             seconds={name: round(value, 2) for name, value in seconds.items()},
             **more,
