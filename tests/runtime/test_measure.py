@@ -207,16 +207,32 @@ def test_a_process_that_dies_loses_one_cell_only(files: Path, monkeypatch, capsy
 
     monkeypatch.setattr(processes, "_child", child)
     args = _arguments(files, "--processes", "1")
-    assert processes.supervise(args, cells, SCRIPT) == 1
+    assert processes.supervise(args, dict.fromkeys(cells, range(1)), SCRIPT) == 1
     assert calls == [["a", "b", "c"], ["c"]]
     assert "ended with -9" in json.loads((args.out / "errors" / "toy.xtrace.b.0.json").read_text())["error"]
     assert "2 of 3 cells" in capsys.readouterr().out
 
 
+def test_cells_are_measured_in_their_own_processes_only(files: Path, monkeypatch) -> None:
+    short, long = (CellName("toy", "xtrace", p) for p in ("a", "b"))
+    calls = []
+
+    def child(args, remaining, script, process, cache):
+        calls.append((process, [c.probes for c in remaining]))
+        for cell in remaining:
+            cell.file(args.out, process).write_text(json.dumps({"cell": cell._asdict(), "blocks": [], "checks": {}}))
+        return 0, ""
+
+    monkeypatch.setattr(processes, "_child", child)
+    args = _arguments(files)
+    processes.supervise(args, {short: range(1, 2), long: range(3)}, SCRIPT)
+    assert calls == [(0, ["b"]), (1, ["a", "b"]), (2, ["b"])]
+
+
 def test_the_budget_stops_new_processes(files: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(processes, "_child", lambda *_: pytest.fail("no process may start"))
     args = _arguments(files, "--processes", "3", "--budget", "-1")
-    assert processes.supervise(args, [CELL], SCRIPT) == 0
+    assert processes.supervise(args, {CELL: range(3)}, SCRIPT) == 0
     assert "0 of 3 processes" in capsys.readouterr().out
 
 

@@ -12,6 +12,7 @@ from workflow.scripts import measure_overhead, measure_plan
 from workflow.scripts.common import write_json
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import BadInput
+from xtrace.stats.budgets import parse_budgets
 
 PP, SCHE = CellName(SOFTMAX, "xtrace", "pp"), CellName(SOFTMAX, "xtrace", "sche")
 
@@ -44,21 +45,21 @@ def test_recorded_seconds_are_scaled_to_the_blocks_asked_for(tmp_path: Path) -> 
     write_json(path, document | {"seconds": {"checks": 2.0, "timing": 3.0}})
     count = len(document["blocks"])
     args = arguments(tmp_path, "--blocks", str(2 * count), "--control-blocks", "0")
-    (estimate,), processes = measure_plan.plan(args, [PP])
+    (estimate,) = measure_plan.plan(args, measure_plan.first_look(args, [PP], None))
     assert estimate.seconds == pytest.approx(2.0 + 2 * 3.0)
     assert estimate.basis == "recorded"
-    assert processes == 10
+    assert len(estimate.processes) == 10
     both = arguments(tmp_path, "--blocks", str(count), "--control-blocks", "0", "--base", "old", "--pad")
-    (estimate,), _ = measure_plan.plan(both, [PP])
+    (estimate,) = measure_plan.plan(both, measure_plan.first_look(both, [PP], None))
     assert estimate.seconds == pytest.approx(2.0 + 3 * 3.0)
 
 
 def test_the_plan_says_what_it_does_not_know(tmp_path: Path) -> None:
     first_look(tmp_path, {"pp": 0.01}, processes=2)
-    planned = measure_plan.plan(arguments(tmp_path), [PP, SCHE])
-    text = measure_plan.table(planned)
+    args = arguments(tmp_path)
+    text = measure_plan.table(measure_plan.plan(args, measure_plan.first_look(args, [PP, SCHE], None)))
     assert "never measured" in text
-    assert "2 cells, 10 processes: about" in text
+    assert "2 cells in 10 processes: about" in text
     assert "1 never measured and not counted" in text
 
 
@@ -75,25 +76,47 @@ def test_planning_touches_no_device(tmp_path: Path, capsys) -> None:
 def test_only_undecided_cells_are_extended_once_to_the_declared_number(tmp_path: Path) -> None:
     first_look(tmp_path, {"pp": 0.02, "sche": 0.001})
     args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
-    assert measure_plan.extension(args, [PP, SCHE]) == [PP]
-    assert (args.first_process, args.processes) == (10, 10)
+    assert measure_plan.extension(args, [PP, SCHE], None) == {PP: range(10, 20)}
+
+
+def test_a_budget_declares_processes_and_is_what_decides(tmp_path: Path) -> None:
+    first_look(tmp_path, {"pp": 0.02}, processes=12)
+    first_look(tmp_path, {"sche": 0.001}, processes=10)
+    budgets = parse_budgets(
+        {
+            "schema": "xtrace/budgets/1",
+            "budgets": [{"budget": 5}, {"kernel": SOFTMAX, "probes": "pp", "budget": 2, "processes": 12}],
+        },
+        "budgets.yaml",
+    )
+    args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
+    assert measure_plan.first_look(args, [PP, SCHE], budgets) == {PP: range(12), SCHE: range(10)}
+    assert measure_plan.extension(args, [PP, SCHE], budgets) == {PP: range(12, 24)}
+    given = arguments(tmp_path, "--processes", "3")
+    assert measure_plan.first_look(given, [PP], budgets) == {PP: range(3)}
+
+
+def test_an_extension_stays_in_its_folder(tmp_path: Path) -> None:
+    args = arguments(tmp_path, "--extend-from", str(tmp_path / "other"))
+    with pytest.raises(BadInput, match="folder of its first look"):
+        measure_plan.extension(args, [PP], None)
 
 
 def test_after_the_extension_nothing_is_due(tmp_path: Path) -> None:
     first_look(tmp_path, {"pp": 0.02}, processes=20)
     args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
-    assert measure_plan.extension(args, [PP]) == []
+    assert measure_plan.extension(args, [PP], None) == {}
 
 
 def test_an_unfinished_first_look_cannot_be_extended(tmp_path: Path) -> None:
     first_look(tmp_path, {"pp": 0.02}, processes=7)
     args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path))
     with pytest.raises(BadInput, match="7 of 10 processes"):
-        measure_plan.extension(args, [PP])
+        measure_plan.extension(args, [PP], None)
 
 
 def test_the_extension_keeps_the_protocol_of_the_first_look(tmp_path: Path) -> None:
     first_look(tmp_path, {"pp": 0.02})
     args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path), "--base", "old")
     with pytest.raises(BadInput, match="the first look had blocks"):
-        measure_plan.extension(args, [PP])
+        measure_plan.extension(args, [PP], None)

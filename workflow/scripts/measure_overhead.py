@@ -35,6 +35,7 @@ from workflow.scripts.common import run, write_json
 from workflow.scripts.extra_arms import FATAL, load_extra
 from workflow.scripts.gpu_files import CellName, Folders
 from workflow.scripts.processes import error_file, supervise
+from xtrace.cli._gate_input import read_budgets
 from xtrace.errors import BadInput, Unsupported, XtraceError
 from xtrace.runtime.device import Device, open_device
 from xtrace.runtime.lock import gpu_lock
@@ -64,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--clocks", default="unlocked", help="clock policy that the operator set; nothing is changed here")
     p.add_argument("--plan", action="store_true", help="print cells, processes and predicted seconds; measure nothing")
     p.add_argument("--recorded", type=Path, default=Path("results/recorded/overhead/raw"), help="samples for --plan")
+    p.add_argument("--budgets", type=Path, help="budgets file: processes that it declares for single cells")
     p.add_argument("--extend-from", type=Path, metavar="DIR", help="continue the undecided cells of this first look")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--shape", default="default", help="label of a shape in the suite")
@@ -102,15 +104,18 @@ def main(arguments: Sequence[str]) -> int:
     if args.replicate is not None:
         number = args.replicate
         return replicate(args, cells, number, lambda c: c.file(args.out, number), stop_at_error=False)
+    budgets = None if args.budgets is None else read_budgets(args.budgets, [])
     if args.extend_from is not None:
-        cells = measure_plan.extension(args, cells)
-        if not cells:
+        spans = measure_plan.extension(args, cells, budgets)
+        if not spans:
             print("no cell needs the extension", flush=True)
             return 0
+    else:
+        spans = measure_plan.first_look(args, cells, budgets)
     if args.plan:
-        print(measure_plan.table(measure_plan.plan(args, cells)))
+        print(measure_plan.table(measure_plan.plan(args, spans)))
         return 0
-    return supervise(args, cells, Path(__file__).resolve())
+    return supervise(args, spans, Path(__file__).resolve())
 
 
 def find_cells(args: argparse.Namespace) -> list[CellName]:

@@ -12,9 +12,11 @@ from typing import Any
 from workflow.scripts.gpu_files import CellName, read_json
 from xtrace.errors import BadInput
 from xtrace.stats import samples
-from xtrace.stats.gate import Rule, decide
+from xtrace.stats.budgets import Budgets
+from xtrace.stats.budgets import CellName as BudgetName
+from xtrace.stats.gate import Rule, decide, decide_change
 
-__all__ = ["Estimate", "extension", "plan", "predict", "table"]
+__all__ = ["Estimate", "extension", "first_look", "plan", "predict", "table"]
 
 # Assumptions for documents that do not say how long they took.
 FLUSH_BYTES_PER_S = 2e12  # overwriting device memory; about half of an H200's peak
@@ -25,6 +27,7 @@ PROCESS_S = 12.0  # interpreter, context, inputs
 @dataclass(frozen=True)
 class Estimate:
     cell: CellName
+    processes: range
     seconds: float | None  # one process; None: never measured
     basis: str
 
@@ -55,66 +58,83 @@ def predict(document: Mapping[str, Any], blocks: int, control_blocks: int, more_
     return CHECK_S + sample_s * (warm_up + 4 * wanted), "estimated"
 
 
-def plan(args: argparse.Namespace, cells: Sequence[CellName]) -> tuple[list[Estimate], int]:
-    """The longest recorded process of every cell as its estimate, and the number of processes."""
+def first_look(args: argparse.Namespace, cells: Sequence[CellName], budgets: Budgets | None) -> dict[CellName, range]:
+    """Numbers of the processes of every cell: as given, else at least as many as its budget declares."""
+
+    def count(cell: CellName) -> int:
+        declared = 0 if budgets is None or args.processes_given else _rule(budgets, cell, "").processes
+        return max(int(args.processes), declared)
+
+    return {c: range(args.first_process, args.first_process + count(c)) for c in cells}
+
+
+def plan(args: argparse.Namespace, spans: Mapping[CellName, range]) -> list[Estimate]:
+    """The longest recorded process of every cell as its estimate."""
     known: dict[CellName, list[tuple[float, str]]] = {}
     extra = int(args.pad) + int(args.base is not None)
     for document in read_documents(args.recorded):
         name = name_of(document)
         kinds = extra if name.tracer == "xtrace" else 0
         known.setdefault(name, []).append(predict(document, args.blocks, args.control_blocks, kinds))
-    return [
-        Estimate(c, *max(known[c])) if c in known else Estimate(c, None, "never measured") for c in cells
-    ], args.processes
+    return [Estimate(c, s, *(max(known[c]) if c in known else (None, "never measured"))) for c, s in spans.items()]
 
 
-def table(planned: tuple[Sequence[Estimate], int]) -> str:
+def table(estimates: Sequence[Estimate]) -> str:
     """The plan for people; its last line has the total."""
-    estimates, processes = planned
-    lines = [f"{'cell':55} seconds a process"]
+    lines = [f"{'cell':55} processes  seconds each"]
     for e in estimates:
-        lines.append(f"{e.cell!s:55} {'?' if e.seconds is None else f'{e.seconds:.1f}':>7}  {e.basis}")
-    known = [e.seconds for e in estimates if e.seconds is not None]
-    unknown = len(estimates) - len(known)
-    total = processes * (sum(known) + PROCESS_S)
-    note = f", {unknown} never measured and not counted" if unknown else ""
+        seconds = "?" if e.seconds is None else f"{e.seconds:.1f}"
+        lines.append(f"{e.cell!s:55} {len(e.processes):9}  {seconds:>7}  {e.basis}")
+    processes = {p for e in estimates for p in e.processes}
+    unknown = sum(e.seconds is None for e in estimates)
+    total = sum(len(e.processes) * (e.seconds or 0.0) for e in estimates) + PROCESS_S * len(processes)
+    note = f"; {unknown} never measured and not counted" if unknown else ""
     lines.append(
-        f"{len(estimates)} cells, {processes} processes: about {total:.0f} s"
+        f"{len(estimates)} cells in {len(processes)} processes: about {total:.0f} s"
         f" ({PROCESS_S:.0f} s a process for starting it{note})"
     )
     return "\n".join(lines)
 
 
-def extension(args: argparse.Namespace, cells: Sequence[CellName], rule: Rule | None = None) -> list[CellName]:
-    """Cells of the first look in ``args.extend_from`` that the rule leaves open; sets processes and blocks to go on.
+def extension(args: argparse.Namespace, cells: Sequence[CellName], budgets: Budgets | None) -> dict[CellName, range]:
+    """Cells of the first look in ``args.extend_from`` that the gate's rule leaves open, with the processes to add.
 
     The extension is the rule's: processes ``Rule.processes`` to ``Rule.extended - 1``, with the repeats of the first
-    look, once.
+    look, once. Both looks must end up in one folder.
 
     Raises
     ------
     BadInput
         XT7442: the first look is not complete, or was made with other arms than asked for now.
     """
-    given = rule or Rule()
-    documents = [d for d in read_documents(args.extend_from) if name_of(d) in cells]
-    due = []
+    if args.out.resolve() != args.extend_from.resolve():
+        raise BadInput("XT7442", "an extension is written to the folder of its first look", where=str(args.out))
+    documents = [d for d in read_documents(args.extend_from) if name_of(d) in cells and "unsupported" not in d]
+    due: dict[CellName, range] = {}
     for cell in samples.group(documents):
         name = name_of(cell.documents[0])
-        decision = decide(samples.summarise(cell), given)
-        if not decision.extension_due:
+        budget = budgets or Budgets.flat(100 * Rule().budget)
+        rule = _rule(budget, name, cell.names["device"], cell.names["kernel"])
+        summary = samples.summarise(cell, rule.alpha)
+        decisions = [d for d in (decide(summary, rule), decide_change(summary, rule, budget.regression)) if d]
+        if not any(d.extension_due for d in decisions):
             continue
-        if decision.processes < given.processes:
+        if decisions[0].processes < rule.processes:
             raise BadInput(
                 "XT7442",
-                f"the first look has {decision.processes} of {given.processes} processes",
+                f"the first look has {decisions[0].processes} of {rule.processes} processes",
                 where=f"{args.extend_from}: {name}",
-                hint="measure the missing ones with --first-process",
+                hint="finish it with the command that began it",
             )
         _same_protocol(args, name, cell.documents)
-        due.append(name)
-    args.first_process, args.processes = given.processes, given.extended - given.processes
-    return [c for c in cells if c in due]
+        due[name] = range(rule.processes, rule.extended)
+    args.first_process = min((s.start for s in due.values()), default=0)
+    return {c: due[c] for c in cells if c in due}
+
+
+def _rule(budgets: Budgets, cell: CellName, device: str, kernel: str = "") -> Rule:
+    budget = budgets.find(BudgetName(cell.workload, kernel, cell.probes, device, cell.tracer))
+    return budgets.rule if budget is None else budgets.rule_for(budget)
 
 
 def _same_protocol(args: argparse.Namespace, name: CellName, documents: Iterable[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workflow.scripts import gpu_files
@@ -25,25 +25,29 @@ def error_file(path: Path) -> Path:
     return path.parent / "errors" / path.name
 
 
-def supervise(args: argparse.Namespace, cells: Sequence[CellName], script: Path) -> int:
-    """Run every replicate in a fresh process of ``script``; a process that dies loses one cell, not the others."""
+def supervise(args: argparse.Namespace, spans: Mapping[CellName, range], script: Path) -> int:
+    """Run every replicate in a fresh process of ``script``; a process that dies loses one cell, not the others.
+
+    ``spans`` says for every cell which numbers of processes measure it; processes do all their cells together.
+    """
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="xtrace-inputs-") as made:
-        failed = _replicates(args, list(cells), script, args.input_cache or Path(made))
+        failed = _replicates(args, dict(spans), script, args.input_cache or Path(made))
     _overview(args.out)
     return int(failed)
 
 
-def _replicates(args: argparse.Namespace, cells: list[CellName], script: Path, cache: Path) -> bool:
+def _replicates(args: argparse.Namespace, spans: dict[CellName, range], script: Path, cache: Path) -> bool:
     started = time.monotonic()
     failed = False
-    for process in range(args.first_process, args.first_process + args.processes):
+    numbers = sorted({process for span in spans.values() for process in span})
+    for done, process in enumerate(numbers):
         if args.budget is not None and time.monotonic() - started > args.budget:
-            done = process - args.first_process
-            print(f"budget of {args.budget:.0f} s used: {done} of {args.processes} processes measured", flush=True)
+            print(f"budget of {args.budget:.0f} s used: {done} of {len(numbers)} processes measured", flush=True)
             break
         begin = time.monotonic()
-        remaining = list(cells)
+        cells = [c for c, span in spans.items() if process in span]
+        remaining = cells
         while remaining := [c for c in remaining if not _finished(c, args.out, process)]:
             code, log = _child(args, remaining, script, process, cache)
             culprit = _last_started(log, remaining)
@@ -60,7 +64,7 @@ def _replicates(args: argparse.Namespace, cells: list[CellName], script: Path, c
         broken = [c for c in cells if error_file(c.file(args.out, process)).is_file()]
         for cell in broken:  # it would only cost the later processes their time
             print(f"failed, not tried again: {cell}", flush=True)
-            cells.remove(cell)
+            del spans[cell]
         failed |= bool(broken)
     return failed
 

@@ -43,6 +43,7 @@ def derived(path: Path) -> dict[str, float]:
 
 def settle(args: argparse.Namespace) -> None:
     """Fill in every repeat of ``args`` that is None."""
+    args.processes_given = args.processes is not None
     values = DEFAULTS if args.calibration is None else derived(args.calibration)
     for name, value in values.items():
         if getattr(args, name, None) is None:
