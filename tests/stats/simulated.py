@@ -62,15 +62,15 @@ CHECKS = {"bit_identical": True, "records_emitted": 10, "records_expected": 10, 
 CELL = ("softmax", "softmax_kernel", "rows=1", "bf16", "GPU", "xtrace", "pp")
 
 
-def summary(values: Floats, control: Floats, **changes: Any) -> CellSummary:
+def summary(values: Floats, control: Floats | None, **changes: Any) -> CellSummary:
     """A cell whose processes gave these estimates, in order otherwise."""
-    aa = comparison(control)
+    aa = None if control is None else comparison(control)
     documents = tuple({"process": p} for p in range(len(values)))
     fields: dict[str, Any] = {
         "cell": Cell(CELL, documents),
         "overhead": comparison(values),
         "control": aa,
-        "control_test": equivalence(aa.thetas, math.log1p(0.0075)),
+        "control_test": equivalence(aa.thetas, math.log1p(0.0075)) if aa else None,
         "voided": 0,
         "median_a_ns": 1000.0,
         "median_b_ns": 1010.0,
