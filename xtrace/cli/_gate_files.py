@@ -1,4 +1,7 @@
-"""The verdict document as a Markdown summary for a pull request and as JUnit XML for a CI server."""
+"""The verdict document as a Markdown summary for a pull request and as JUnit XML for a CI server.
+
+Texts must be printable (:func:`xtrace.cli._gate_input.printable`): XML cannot hold control characters, escaped or not.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ from xtrace.cli._gate_text import interval_text, summary_line
 __all__ = ["junit", "markdown"]
 
 _ICON = {"PASS": "✅", "FAIL": "❌", "INCONCLUSIVE": "❔", "INVALID-ENV": "⚠️"}
-# What XML 1.0 cannot hold, escaped or not.
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -106,15 +107,11 @@ def junit(report: Mapping[str, Any]) -> bytes:
     element = {"FAIL": "failure", "INVALID-ENV": "error", "INCONCLUSIVE": "skipped"}
     for cell, name, numbers in cases:
         device = f".{cell['device']}" if cell.get("device") else ""
-        case = ET.SubElement(suite, "testcase", name=_xml(name), classname=_xml(f"{cell['tracer']}{device}"))
+        case = ET.SubElement(suite, "testcase", name=name, classname=f"{cell['tracer']}{device}")
         message = "; ".join(cell["reasons"])
         if kind := element.get(cell["verdict"]):
-            ET.SubElement(case, kind, message=_xml(message)).text = _xml("\n".join(cell["reasons"]))
+            ET.SubElement(case, kind, message=message).text = "\n".join(cell["reasons"])
         output = f"{cell['verdict']}: overhead {_percent(numbers)} % ({interval_text(numbers or {})})\n{message}"
-        ET.SubElement(case, "system-out").text = _xml(output)
+        ET.SubElement(case, "system-out").text = output
     ET.indent(root)
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", text)

@@ -14,9 +14,10 @@ from xtrace.stats.samples import SCHEMA as RAW
 from xtrace.stats.verdicts import SCHEMA as VERDICT
 from xtrace.stats.verdicts import name_of
 
-__all__ = ["read_budgets", "read_results"]
+__all__ = ["printable", "read_budgets", "read_results"]
 
 BUDGET_SCHEMA = Path(__file__).parents[1] / "budgets.schema.yaml"
+VERDICT_SCHEMA = Path(__file__).parents[1] / "gate.schema.yaml"
 _MAX_BYTES = 64 << 20
 _MAX_FILES = 200_000
 
@@ -39,7 +40,7 @@ def read_results(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any] | Non
         return [{**d, "file": str(file)} for file, d in documents if isinstance(d, dict) and _is_sample(d)], None
     document = _read_json(path)
     if isinstance(document, dict) and document.get("schema") == VERDICT:
-        _check_verdict(document, path)
+        check_schema(document, load_yaml(VERDICT_SCHEMA), str(path))
         return [], document
     if isinstance(document, dict) and _is_sample(document):
         return [{**document, "file": str(path)}], None
@@ -64,32 +65,6 @@ def _read_json(path: Path) -> Any:
         raise BadInput("XT7212", f"cannot be read: {error.strerror or error}", where=str(path)) from error
     except (ValueError, RecursionError) as error:
         raise BadInput("XT7212", f"is not JSON: {error}", where=str(path)) from error
-
-
-_CELL = {
-    "type": "object",
-    "required": ["workload", "tracer", "probes", "verdict", "reasons", "flags", "overhead"],
-    "properties": {
-        "verdict": {"enum": ["PASS", "FAIL", "INCONCLUSIVE", "INVALID-ENV"]},
-        "reasons": {"type": "array", "items": {"type": "string"}},
-        "overhead": {"type": ["object", "null"]},
-    },
-}
-_VERDICT = {
-    "type": "object",
-    "required": ["verdict", "cells", "counts", "changes", "reported", "suites", "above_budget", "extension_due"],
-    "properties": {
-        "verdict": {"enum": ["PASS", "FAIL", "INCONCLUSIVE", "INVALID-ENV"]},
-        "cells": {"type": "array", "minItems": 1, "items": _CELL},
-        "changes": {"type": "array", "items": {"type": "object"}},
-        "reported": {"type": "array", "items": {"type": "object"}},
-        "suites": {"type": "array", "items": {"type": "object"}},
-    },
-}
-
-
-def _check_verdict(document: Mapping[str, Any], path: Path) -> None:
-    check_schema(document, _VERDICT, str(path))
 
 
 def read_budgets(path: Path, documents: Sequence[Mapping[str, Any]]) -> Budgets:
@@ -119,3 +94,17 @@ def _suite_cells(path: Path, file: str) -> Iterable[CellName]:
         groups = workload.get("groups") if isinstance(workload, Mapping) else None
         for group in groups if isinstance(groups, list) else []:
             yield CellName(str(name), "", str(group), "", "xtrace")
+
+
+def printable(value: Any) -> Any:
+    """A JSON value whose texts may go to a terminal or into XML: what is no printable character is replaced.
+
+    Names come from files that anyone may have written; a terminal would obey an escape sequence in one.
+    """
+    if isinstance(value, str):
+        return "".join(c if c.isprintable() else "\ufffd" for c in value)
+    if isinstance(value, Mapping):
+        return {printable(k): printable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [printable(v) for v in value]
+    return value

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from xtrace.cli._gate_files import junit, markdown
-from xtrace.cli._gate_input import read_budgets, read_results
+from xtrace.cli._gate_input import printable, read_budgets, read_results
 from xtrace.cli._gate_text import print_report
 from xtrace.errors import BadInput, XtraceError
 from xtrace.files import write_atomic
@@ -127,14 +127,15 @@ def command(
     text = json.dumps(report, indent=1, allow_nan=False) + "\n"
     if out is not None:
         write_atomic(out, text)
+    shown = printable(report)
     if markdown_path is not None:
-        write_atomic(markdown_path, markdown(report))
+        write_atomic(markdown_path, markdown(shown))
     if junit_path is not None:
-        write_atomic(junit_path, junit(report))
+        write_atomic(junit_path, junit(shown))
     if as_json:
         click.echo(text, nl=False)
     else:
-        print_report(report, explain)
+        print_report(shown, explain)
     if report["verdict"] == "INCONCLUSIVE" and inconclusive != "report":
         return EXIT_CODES["PASS" if inconclusive == "pass" else "FAIL"]
     return EXIT_CODES[report["verdict"]]
