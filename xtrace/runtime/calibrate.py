@@ -171,9 +171,12 @@ def event_step(gaps_ns: Sequence[float]) -> float:
     return float(steps.min()) if steps.size else 0.0
 
 
-def sample_length(step_ns: float, jitter_ns: float, target: float) -> float:
-    """Shortest sample, ns, whose time is known to a quarter of the target: ``4 max(step, jitter) / target``."""
-    return 4 * max(step_ns, jitter_ns) / target
+def sample_length(step_ns: float, target: float) -> float:
+    """Shortest sample, ns, of which one step of the clock is no more than the target: ``step / target``.
+
+    Errors of single samples are a fraction of a step and average out, because times vary by more than one step.
+    """
+    return step_ns / target
 
 
 def cold_factor(curve: Mapping[float, Sequence[float]], tolerance: float = 0.005) -> float:
