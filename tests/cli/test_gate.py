@@ -131,6 +131,13 @@ def test_budgets_of_a_file(raw: Path, tmp_path: Path) -> None:
     assert gate(raw, "--budgets", file, "--budget", 5).exit_code == 0
 
 
+def test_another_budget_leaves_the_declared_processes(raw: Path, tmp_path: Path) -> None:
+    write(raw, 1.0, processes=12)
+    file = budgets(tmp_path / "b.yaml", "budget: 2", "budget: 5, probes: pp, processes: 12")
+    assert gate(raw, "--budgets", budgets(tmp_path / "c.yaml", "budget: 2")).exit_code == 2
+    assert gate(raw, "--budgets", file, "--budget", 2).exit_code == 0
+
+
 def test_other_tracers_are_reported_and_not_gated(raw: Path) -> None:
     write(raw, 1.0)
     write(raw, 40.0, tracer="proton", checks={"records_emitted": None})

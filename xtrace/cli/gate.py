@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from xtrace.cli._gate_text import print_report
 from xtrace.errors import BadInput, XtraceError
 from xtrace.files import write_atomic
 from xtrace.stats.budgets import Budgets
+from xtrace.stats.rule import Rule
 from xtrace.stats.verdicts import Selection, gate_report
 
 __all__ = ["BAD_INPUT", "EXIT_CODES", "command"]
@@ -75,7 +75,11 @@ def _own_exit_code() -> Iterator[None]:
 @click.command(cls=GateCommand, epilog=EPILOG)
 @click.argument("results", type=click.Path(path_type=Path))
 @click.option("--budgets", "budgets_path", type=click.Path(path_type=Path), help="Default: configs/budgets.yaml.")
-@click.option("--budget", type=click.FloatRange(0, 1000, min_open=True), help="One budget for all cells, in percent.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, 1000, min_open=True),
+    help="One budget for all cells, in percent, whatever the file says.",
+)
 @click.option("--tracer", help="Gate the cells of this tracer (glob). Default: xtrace. Others are reported.")
 @click.option("--kernel", help="Look only at these workloads or kernels (glob).")
 @click.option("--expect", multiple=True, metavar="WORKLOAD:TRACER:PROBES", help="This cell must be there.")
@@ -142,14 +146,12 @@ def command(
 
 
 def _budgets(path: Path | None, percent: float | None, documents: list[dict[str, Any]]) -> Budgets:
-    if path is None and percent is not None:
-        return Budgets.flat(percent)
-    if path is None and not DEFAULT_BUDGETS.is_file():
+    if path is None and DEFAULT_BUDGETS.is_file():
+        path = DEFAULT_BUDGETS
+    if path is None and percent is None:
         raise BadInput("XT7213", f"there is no {DEFAULT_BUDGETS} here", hint="give --budgets FILE or --budget PERCENT")
-    budgets = read_budgets(path or DEFAULT_BUDGETS, documents)
-    if percent is None:
-        return budgets
-    return replace(Budgets.flat(percent, budgets.rule), regression=budgets.regression)
+    budgets = read_budgets(path, documents) if path is not None else Budgets(Rule(), ())
+    return budgets if percent is None else budgets.override(percent)
 
 
 def _expected(cell: str) -> tuple[str, str, str]:

@@ -52,6 +52,10 @@ class Budget:
         return all(any(fnmatchcase(value, self.patterns[key]) for value in cell.values(key)) for key in keys)
 
     @property
+    def demand(self) -> tuple[float | None, ...]:
+        return self.percent, self.processes, self.extended
+
+    @property
     def weight(self) -> tuple[int, ...]:
         exact = [not set(self.patterns[key]) & set("*?[") for key in KEYS]
         named = [self.patterns[key] != "*" for key in KEYS]
@@ -66,16 +70,22 @@ class Budgets:
     regression: float = REGRESSION  # largest allowed ln(new / older version)
     file: str = ""
 
-    @classmethod
-    def flat(cls, percent: float, rule: Rule | None = None) -> Budgets:
-        """One budget for every cell of every tracer."""
-        everything = Budget(percent, dict.fromkeys(KEYS, "*"), "--budget")
-        return cls(rule or Rule(), (everything,))
+    def override(self, percent: float) -> Budgets:
+        """The same budget for every cell of every tracer; what else is declared for cells stays."""
+        source = "--budget"
+        everything = Budget(percent, dict.fromkeys(KEYS, "*"), source)
+        return replace(
+            self, entries=(everything, *(replace(e, percent=percent, source=source, why="") for e in self.entries))
+        )
 
     def find(self, cell: CellName) -> Budget | None:
         """The entry that applies. Raises ``BadInput`` XT7402 when two apply with equal right and differ."""
         matching = sorted((b for b in self.entries if b.matches(cell)), key=lambda b: b.weight)
-        if len(matching) > 1 and matching[-1].weight == matching[-2].weight:
+        if (
+            len(matching) > 1
+            and matching[-1].weight == matching[-2].weight
+            and matching[-1].demand != matching[-2].demand
+        ):
             one, other = matching[-2:]
             name = f"{cell.workload} {cell.probes} on {cell.gpu}"
             raise bad_value(
