@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workflow.scripts import certificate_table, coverage_table, overhead_table, preservation_table
+from workflow.scripts import (
+    architecture_table,
+    certificate_table,
+    coverage_table,
+    dose_table,
+    overhead_table,
+    preservation_table,
+    trend_table,
+)
 from workflow.scripts.common import write_json, write_table
 
 FA3, SOFTMAX, GEMM = "fa3_fwd_hd128_causal", "softmax_triton", "gemm_bf16_triton"
@@ -117,6 +125,8 @@ def raw_sample(
             "records_emitted": 100,
             "records_lost": 0,
             "monotonic": True,
+            "warps_seen": 10,
+            "records_per_site": {"k": {"1": 30, "2": 30, "3": 20}},
         },
     }
 
@@ -141,10 +151,21 @@ def write_results(results: Path) -> None:
     for process in range(6):
         raw.append(results / "raw" / f"{SOFTMAX}.xtrace.pp.{process}.json")
         write_json(raw[-1], raw_sample(process))
+        raw.append(results / "raw" / f"{SOFTMAX}.xtrace.sche.{process}.json")
+        light = raw_sample(process, probes="sche", ratio=1.002)
+        light["checks"] |= {"records_expected": 20, "records_emitted": 20, "records_per_site": {}}
+        write_json(raw[-1], light)
     expect = [f"{w}:xtrace:{p}" for w in (SOFTMAX, FA3) for p in ("sche", "pp")]
+    out = {name: str(results / f"{name}.csv") for name in ("overhead", "blocks", "replicates", "dose", "trend")}
     overhead_table.main(
-        ["--source", "recorded", "--out", str(results / "overhead.csv"), "--expect", *expect, "--raw", *map(str, raw)]
+        ["--source", "recorded", "--out", out["overhead"], "--blocks", out["blocks"], "--replicates", out["replicates"]]
+        + ["--expect", *expect, "--raw", *map(str, raw)]
     )
+    dose_table.main(
+        ["--overhead", out["overhead"], "--replicates", out["replicates"], "--out", out["dose"]]
+        + ["--fit", str(results / "dose_fit.csv")]
+    )
+    trend_table.main(["--overhead", out["overhead"], "--out", out["trend"]])
     for workload in (FA3, SOFTMAX, GEMM):
         meta = {
             "workload": workload,
@@ -154,3 +175,8 @@ def write_results(results: Path) -> None:
             "toolchain": {"triton": "3.6.0"},
         }
         write_json(results / "corpus" / workload / "meta.json", meta)
+    metas = [str(results / "corpus" / w / "meta.json") for w in (FA3, SOFTMAX, GEMM)]
+    architecture_table.main(
+        ["--results", str(results), "--corpus", *metas, "--tracers", "proton", "ptx-probe"]
+        + ["--out", str(results / "architectures.csv")]
+    )

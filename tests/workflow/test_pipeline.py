@@ -46,7 +46,7 @@ def test_the_default_configuration_has_a_complete_plan(tree: Path) -> None:
         "baseline",
         "preservation",
         "statistics",
-        "plot_table",
+        "plot_overhead",
         "report",
         "enforce",
     ):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -13,9 +14,10 @@ from matplotlib.figure import Figure
 from tests.trace.synthetic import KERNEL, attention
 from tests.workflow.samples import FA3, GEMM, SOFTMAX, write_results
 from workflow.scripts.common import read_table
-from workflow.scripts.plots import coverage, overhead, preservation, timeline
+from workflow.scripts.plots import architecture, coverage, distributions, dose, overhead, preservation, timeline, trend
 from workflow.scripts.plots.__main__ import main
-from workflow.scripts.plots.style import LEVEL_COLOURS, save, setup
+from workflow.scripts.plots.rows import Row, pages
+from workflow.scripts.plots.style import LEVEL_COLOURS, ROWS, SMALL, WIDTH, save, setup
 from xtrace.errors import BadInput
 from xtrace.trace import decode, load
 from xtrace.trace import save as save_trace
@@ -35,77 +37,268 @@ def _close_figures() -> Iterator[None]:
     plt.close("all")
 
 
-def words(figure: Figure) -> str:
-    texts = [
-        t.get_text() for ax in figure.axes for t in (*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels(), ax.title)
-    ]
-    return "\n".join(texts)
+def words(figures: Figure | Sequence[Figure]) -> str:
+    """Everything written in a figure, axes, legends and headings included."""
+    shown = [figures] if isinstance(figures, Figure) else figures
+    return "\n".join(t.get_text() for f in shown for t in f.findobj(plt.Text) if t.get_visible())
+
+
+def table(results: Path, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    return read_table(results / f"{name}.csv", columns)
+
+
+def every_figure(results: Path) -> dict[str, list[Figure]]:
+    """All figures of the sample results, by name."""
+    cells = table(results, "overhead", overhead.COLUMNS)
+    points, fits = table(results, "dose", dose.COLUMNS), table(results, "dose_fit", dose.FIT_COLUMNS)
+    refusals = table(results, "refusals", coverage.REFUSALS)
+    return {
+        "preservation": preservation.draw(table(results, "preservation", preservation.COLUMNS), "pp"),
+        "coverage": coverage.draw(table(results, "coverage", coverage.COLUMNS), refusals),
+        "overhead": overhead.draw(cells),
+        "blocks": distributions.ecdf(table(results, "blocks", distributions.BLOCKS), cells),
+        "replicates": distributions.strip(table(results, "replicates", distributions.REPLICATES), cells),
+        "dose": dose.draw(points, fits),
+        "trend": trend.draw(table(results, "trend", trend.COLUMNS)),
+        "architectures": architecture.draw(table(results, "architectures", architecture.COLUMNS)),
+    }
+
+
+def test_every_figure_is_legible_on_a_phone_and_nothing_is_cut_off(results: Path) -> None:
+    for name, figures in every_figure(results).items():
+        for figure in figures:
+            assert figure.get_figwidth() == WIDTH, name
+            sizes = [t.get_fontsize() for t in figure.findobj(plt.Text) if t.get_text()]
+            assert min(sizes) >= SMALL, name
+            box = figure.get_tightbbox()  # inches, of everything that is drawn
+            assert box.x0 >= 0, name
+            assert box.y0 >= 0, name
+            assert box.x1 <= WIDTH, name
+            assert box.y1 <= figure.get_figheight(), name
 
 
 def test_preservation_has_a_bar_a_level_and_the_sites(results: Path) -> None:
-    figure = preservation.draw(read_table(results / "preservation.csv", preservation.COLUMNS), "pp")
-    visible = [ax for ax in figure.axes if ax.get_visible()]
-    assert len(visible) == 3
-    bars = sum(len(ax.patches) for ax in visible)
-    assert bars == len(LEVEL_COLOURS) * (1 + 3 + 3)  # xtrace alone on the closed kernel, three tracers on the others
+    (figure,) = preservation.draw(table(results, "preservation", preservation.COLUMNS), "pp")
+    assert len(figure.axes) == 3
+    bars = [p for ax in figure.axes for p in ax.patches if p.get_gid() != "missing"]
+    assert len(bars) == len(LEVEL_COLOURS) * (1 + 3 + 3)  # xtrace alone on the closed kernel, three on the others
+    hatches = {p.get_hatch() for p in bars}
+    assert len(hatches) == len(LEVEL_COLOURS)  # not colour alone
     text = words(figure)
     assert "168 sites" in text  # 7 kernels x 24
     assert "unsupported" in text
-    assert "machine code only" in text
+    assert "machine code\nonly" in text
     assert "(7 kernels)" in text
 
 
 def test_no_share_is_rounded_up_to_100(results: Path) -> None:
-    table = read_table(results / "preservation.csv", preservation.COLUMNS)
-    table.loc[table["tracer"] == "xtrace", "strict"] = "0.99999"
-    figure = preservation.draw(table, "pp")
-    assert "99.9" in words(figure)
+    shares = table(results, "preservation", preservation.COLUMNS)
+    shares.loc[shares["tracer"] == "xtrace", "strict"] = "0.99999"
+    assert "99.9" in words(preservation.draw(shares, "pp"))
+
+
+@pytest.mark.parametrize("value", ["nan", "", "banana", "1.7", "-1"])
+def test_a_broken_share_is_a_hatched_cell_and_the_others_are_drawn(results: Path, value: str) -> None:
+    shares = table(results, "preservation", preservation.COLUMNS)
+    shares.loc[(shares["workload"] == GEMM) & (shares["tracer"] == "proton"), "strict"] = value
+    (figure,) = preservation.draw(shares, "pp")
+    patches = [p for ax in figure.axes for p in ax.patches]
+    assert len([p for p in patches if p.get_gid() != "missing"]) == len(LEVEL_COLOURS) * (1 + 3 + 2)
+    assert "broken" in words(figure)
 
 
 def test_a_probe_set_without_rows_says_so(results: Path) -> None:
-    figure = preservation.draw(read_table(results / "preservation.csv", preservation.COLUMNS), "waits")
-    assert "no preservation results for the probe set 'waits'" in words(figure)
+    figures = preservation.draw(table(results, "preservation", preservation.COLUMNS), "waits")
+    assert "no preservation results for the probe set 'waits'" in words(figures)
 
 
 def test_overhead_shows_figures_controls_and_what_was_not_measured(results: Path) -> None:
-    table = read_table(results / "overhead.csv", overhead.COLUMNS)
-    figure = overhead.draw(table)
+    cells = table(results, "overhead", overhead.COLUMNS)
+    (figure,) = overhead.draw(cells)
     text = words(figure)
-    assert text.count("not measured:") == 3
+    assert text.count("not measured:") == 2
     assert "+1.0" in text
-    assert "S=6" in text
     (ax,) = figure.axes
-    assert len(ax.get_yticklabels()) == len(table) == 4
+    assert len(ax.get_yticklabels()) == len(cells) == 4
 
 
 def test_a_doubtful_cell_is_marked(results: Path) -> None:
-    table = read_table(results / "overhead.csv", overhead.COLUMNS)
-    table.loc[table["source"] == "recorded", "problems"] = "outputs differ"
-    assert "doubtful: outputs differ" in words(overhead.draw(table))
+    cells = table(results, "overhead", overhead.COLUMNS)
+    cells.loc[cells["source"] == "recorded", "problems"] = "outputs differ"
+    assert words(overhead.draw(cells)).count("] !") == 2
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "banana"])
+def test_a_broken_overhead_is_a_row_that_says_so(results: Path, value: str) -> None:
+    cells = table(results, "overhead", overhead.COLUMNS)
+    cells.loc[cells["source"] == "recorded", "overhead_percent"] = value
+    assert (
+        words(overhead.draw(cells)).count(f"broken: value that cannot be shown: overhead_percent is '{value}'"[:40])
+        == 2
+    )
+
+
+def test_budget_and_verdict_are_shown(results: Path) -> None:
+    cells = table(results, "overhead", overhead.COLUMNS)
+    cells["budget_percent"], cells["verdict"] = "0.5", "FAIL"
+    (figure,) = overhead.draw(cells)
+    assert "] FAIL" in words(figure)
+    assert any(np.allclose(line.get_xdata(), 0.5) for line in figure.axes[0].lines if len(line.get_xdata()) == 2)
 
 
 @pytest.mark.parametrize(("value", "scale"), [("0.8", "linear"), ("45", "symlog")])
 def test_the_axis_fits_small_and_large_overheads(results: Path, value: str, scale: str) -> None:
-    table = read_table(results / "overhead.csv", overhead.COLUMNS)
-    table.loc[table["source"] == "recorded", "overhead_percent"] = value
-    figure = overhead.draw(table)
+    cells = table(results, "overhead", overhead.COLUMNS)
+    cells.loc[cells["source"] == "recorded", "overhead_percent"] = value
+    (figure,) = overhead.draw(cells)
     (ax,) = figure.axes
     assert ax.get_xscale() == scale
     assert ax.get_xlim()[0] < 0 < float(value) < ax.get_xlim()[1]
 
 
-def test_coverage_writes_the_counts(results: Path) -> None:
-    text = words(coverage.draw(read_table(results / "coverage.csv", coverage.COLUMNS)))
+def test_devices_of_one_run_are_told_apart(results: Path) -> None:
+    cells = table(results, "overhead", overhead.COLUMNS)
+    other = cells[cells["source"] == "recorded"].assign(device="AMD MI300X")
+    text = words(overhead.draw(pd.concat([cells, other])))
+    assert "softmax on NVIDIA H200" in text
+    assert "softmax on AMD MI300X" in text
+
+
+def test_coverage_writes_the_counts_and_the_reasons(results: Path) -> None:
+    refusals = table(results, "refusals", coverage.REFUSALS)
+    text = words(coverage.draw(table(results, "coverage", coverage.COLUMNS), refusals))
     assert "20 of 21" in text
     assert text.count("20 of 20") == 5
+    assert "refused: no free register" in text
 
 
-@pytest.mark.parametrize("module", [overhead, coverage])
-def test_an_empty_table_gives_words_not_an_empty_plot(module: object) -> None:
-    figure = module.draw(pd.DataFrame(columns=list(module.COLUMNS)))  # type: ignore[attr-defined]
-    (ax,) = figure.axes
-    assert len(ax.texts) == 1
-    assert not ax.axison
+def test_sites_refused_for_no_known_reason_are_not_lost(results: Path) -> None:
+    (figure,) = coverage.draw(table(results, "coverage", coverage.COLUMNS))
+    assert "refused: reason not in the table" in words(figure)
+    assert sum(p.get_width() for p in figure.axes[0].patches) == pytest.approx(600)  # six bars of 100 %
+
+
+def test_reasons_that_differ_in_a_register_are_one_class() -> None:
+    one, other = (coverage.reason_class(f"no general register below R{n} is dead") for n in (22, 168))
+    assert one == other == "no general register below Rn is dead"
+
+
+def test_a_broken_count_is_a_row_that_says_so(results: Path) -> None:
+    counts = table(results, "coverage", coverage.COLUMNS)
+    counts.loc[counts["workload"] == SOFTMAX, "placed"] = "nan"
+    assert words(coverage.draw(counts)).count("broken: placed is 'nan'") == 2
+
+
+def test_blocks_are_curves_and_cells_without_blocks_are_named(results: Path) -> None:
+    cells = table(results, "overhead", overhead.COLUMNS)
+    (figure,) = distributions.ecdf(table(results, "blocks", distributions.BLOCKS), cells)
+    drawn = {ax.get_title(loc="left"): len(ax.lines) for ax in figure.axes}
+    assert drawn == {"softmax, pp": 3, "softmax, sche": 3, "fa3 fwd causal, pp": 1, "fa3 fwd causal, sche": 1}
+    assert words(figure).count("no block: xtrace") == 2  # the closed kernel's
+    assert words(figure).count("no usable block") == 2
+
+
+def test_voided_and_broken_blocks_are_not_in_the_curve(results: Path) -> None:
+    blocks = table(results, "blocks", distributions.BLOCKS)
+    blocks = blocks[(blocks["probes"] == "pp") & (blocks["kind"] == "AB")]
+    blocks.iloc[0, blocks.columns.get_loc("voided")] = "True"
+    blocks.iloc[1, blocks.columns.get_loc("log_ratio_percent")] = "nan"
+    (figure,) = distributions.ecdf(blocks)
+    (curve,) = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]
+    assert len(curve.get_xdata()) == len(blocks) - 2 + 1  # a step a block, and the start
+
+
+def test_replicates_are_one_mark_a_process(results: Path) -> None:
+    cells = table(results, "overhead", overhead.COLUMNS)
+    (figure,) = distributions.strip(table(results, "replicates", distributions.REPLICATES), cells)
+    marks = sorted(len(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None")
+    assert marks == [6, 6, 6, 6]  # two cells, overhead and control
+    assert words(figure).count("not measured") == 2
+
+
+def test_a_process_without_an_estimate_is_counted(results: Path) -> None:
+    rows = table(results, "replicates", distributions.REPLICATES)
+    rows.loc[rows["process"] == "0", "overhead_percent"] = ""
+    rows.loc[rows["probes"] == "sche", ["overhead_percent", "problem"]] = ["nan", "no usable block"]
+    text = words(distributions.strip(rows))
+    assert "S=5 −1" in text
+    assert "no usable block" in text
+
+
+def test_dose_shows_points_with_their_line(results: Path) -> None:
+    points, fits = table(results, "dose", dose.COLUMNS), table(results, "dose_fit", dose.FIT_COLUMNS)
+    (figure,) = dose.draw(points, fits)
+    text = words(figure)
+    assert "pp (3)" in text
+    assert "no samples" in text  # the closed kernel was not measured
+    band = [ax for ax in figure.axes if ax.collections]
+    assert len(band) == 1
+
+
+def test_dose_without_a_line_shows_the_points(results: Path) -> None:
+    points = table(results, "dose", dose.COLUMNS)
+    (figure,) = dose.draw(points[points["probes"] != "sche"], pd.DataFrame(columns=list(dose.FIT_COLUMNS)))
+    assert "pp (3)" in words(figure)
+    assert not any(ax.collections for ax in figure.axes)
+
+
+def test_trend_says_whether_there_is_one(results: Path) -> None:
+    one = table(results, "trend", trend.COLUMNS)
+    assert "a single revision: no trend yet" in words(trend.draw(one))
+    older = one.assign(revision="0ld0ld0ld", measured_at="2026-01-01T00:00:00Z")
+    (figure,) = trend.draw(pd.concat([one, older]))
+    assert "2 revisions" in words(figure)
+    labels = [t.get_text() for t in figure.axes[0].get_xticklabels()]
+    assert labels[0] == "0ld0ld0ld"
+
+
+def test_the_architecture_matrix_shows_what_is_unsupported(results: Path) -> None:
+    text = words(architecture.draw(table(results, "architectures", architecture.COLUMNS)))
+    assert "measured\n2 of 4 cells" in text
+    assert "unsupported" in text
+    assert "gfx942" in text
+
+
+@pytest.mark.parametrize("name", ["coverage", "overhead", "blocks", "replicates", "dose", "trend", "architectures"])
+def test_an_empty_table_gives_words_not_an_empty_plot(results: Path, tmp_path: Path, name: str) -> None:
+    header = (results / f"{name}.csv").read_text().split("\n", 1)[0]
+    (tmp_path / "t.csv").write_text(header + "\n")
+    main([name, "--table", str(tmp_path / "t.csv"), *extra(results, name), "--out", str(tmp_path / "o")])
+    assert (tmp_path / "o.png").stat().st_size > 3000  # the words
+    drawn = {"coverage": coverage.draw, "overhead": overhead.draw, "blocks": distributions.ecdf, "trend": trend.draw}
+    if name in drawn:
+        (figure,) = drawn[name](read_table(tmp_path / "t.csv", []))  # type: ignore[operator]
+        (ax,) = figure.axes
+        assert len(ax.texts) == 1
+        assert not ax.axison
+
+
+def extra(results: Path, name: str) -> list[str]:
+    return ["--fit", str(results / "dose_fit.csv")] if name == "dose" else []
+
+
+def test_rows_keep_groups_together_and_none_is_lost() -> None:
+    rows = [Row(f"w{i // 7}", str(i), {}) for i in range(500)]
+    sheets = pages(rows)
+    assert [r.label for sheet in sheets for r in sheet] == [r.label for r in rows]
+    assert all(len(s) + len({r.heading for r in s}) <= ROWS for s in sheets)
+    split = [h for h in {r.heading for r in rows} if sum(any(r.heading == h for r in s) for s in sheets) > 1]
+    assert split == []
+
+
+def test_a_group_larger_than_a_page_is_continued() -> None:
+    sheets = pages([Row("w", str(i), {}) for i in range(3 * ROWS)])
+    assert sum(map(len, sheets)) == 3 * ROWS
+    assert len(sheets) == 4
+
+
+def test_further_pages_are_files_and_old_ones_do_not_stay(results: Path, tmp_path: Path) -> None:
+    cells = table(results, "overhead", overhead.COLUMNS)
+    many = pd.concat([cells.assign(workload=f"w{i}") for i in range(20)])
+    save(overhead.draw(many), tmp_path / "o", tmp_path / "more")
+    assert [p.name for p in sorted((tmp_path / "more").iterdir())] == ["2.svg", "3.svg", "4.svg"]
+    save(overhead.draw(cells), tmp_path / "o", tmp_path / "more")
+    assert not list((tmp_path / "more").iterdir())
 
 
 def test_files_are_written_whole_and_reproducible(results: Path, tmp_path: Path) -> None:

@@ -1,3 +1,6 @@
+FIGURES = ["coverage", "overhead", "replicates", "blocks", "dose", "trend", "architectures"]
+
+
 rule report:
     """One offline page with every table and figure. Missing parts are shown as missing."""
     input:
@@ -7,21 +10,28 @@ rule report:
             "results/coverage.csv",
             "results/refusals.csv",
             "results/overhead.csv",
+            "results/architectures.csv",
+            "results/trend.csv",
         ],
+        files="results/tables",
         corpus=expand("results/corpus/{workload}/meta.json", workload=WORKLOADS),
         plots=[
             *expand(
                 "results/plots/preservation-{probes}.svg",
                 probes=GROUPS or config["probes"],
             ),
-            "results/plots/coverage.svg",
-            "results/plots/overhead.svg",
+            *expand("results/plots/{figure}.svg", figure=FIGURES),
             *expand("results/plots/timeline-{workload}.svg", workload=TIMELINES),
         ],
         template="workflow/report/report.html.j2",
         style="workflow/report/style.css",
     output:
-        "results/report.html",
+        report(
+            "results/report.html",
+            caption="../report/captions/report.rst",
+            category="Report",
+            labels={"figure": "the whole report", "probe set": "all"},
+        ),
     log:
         "results/logs/report.log",
     conda:

@@ -6,16 +6,18 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from workflow.scripts import report_view
 from workflow.scripts.common import run
-from workflow.scripts.report import load
+from workflow.scripts.report_data import load
+from workflow.scripts.report_tiles import tiles
+
+SHOWN = ("certificates", "preservation", "coverage", "overhead")
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="headline", description=__doc__.split("\n", 1)[0])
     parser.add_argument("results", type=Path)
-    tables, errors = load(parser.parse_args(arguments).results)
-    for tile in report_view.tiles(tables):
+    tables, errors = load(parser.parse_args(arguments).results, SHOWN)
+    for tile in tiles(tables):
         print(f"{tile['value']:>20}  {tile['label']}")
     for error in errors.values():
         print(f"not available: {error}")

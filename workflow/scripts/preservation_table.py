@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from workflow.scripts.common import read_json, run, write_table
+from workflow.scripts.values import number
 from xtrace.errors import BadInput
 
 LEVELS = ("strict", "relocated", "operands", "form", "opcode")
@@ -58,7 +59,8 @@ def rows(tracer: str, workload: str, probes: str, document: Mapping[str, Any]) -
 
 def aggregate(table: pd.DataFrame) -> list[dict[str, Any]]:
     """One entry a cell of the table read back as text: shares over all kernels of the image, weighted by their
-    instructions; sites, instructions and blocks added up. A cell without kernels keeps its status and reason."""
+    instructions; sites, instructions and blocks added up. A cell without kernels keeps its status and reason; one with
+    impossible values has the status "broken"."""
     out = []
     for (workload, tracer, probes), group in table.groupby(["workload", "tracer", "probes"], sort=False):
         cell: dict[str, Any] = {"workload": workload, "tracer": tracer, "probes": probes}
@@ -66,6 +68,9 @@ def aggregate(table: pd.DataFrame) -> list[dict[str, Any]]:
         if good.empty:
             reason = ERROR_PREFIX.sub("", str(group.iloc[0]["reason"]))
             out.append(cell | {"status": group.iloc[0]["status"], "reason": reason})
+            continue
+        if words := _impossible(good):
+            out.append(cell | {"status": "broken", "reason": words})
             continue
         weight = pd.to_numeric(good["instructions"])
         cell |= {"status": "ok", "reason": "", "kernels": len(good)}
@@ -75,6 +80,16 @@ def aggregate(table: pd.DataFrame) -> list[dict[str, Any]]:
             cell[name] = None if values.isna().any() else int(values.sum())
         out.append(cell)
     return out
+
+
+def _impossible(rows: pd.DataFrame) -> str:
+    """Which value of a cell cannot be a share of something, or a count; empty when all can."""
+    for name in ("instructions", *LEVELS):
+        for text in rows[name]:
+            value = number(text)
+            if value is None or value < 0 or (name in LEVELS and value > 1) or (name == "instructions" and value == 0):
+                return f"value that cannot be shown: {name} is {text!r}"
+    return ""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import argparse
 import base64
 import importlib.metadata
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,38 +18,24 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from workflow.scripts import certificate_table, coverage_table, overhead_table, preservation_table, report_view
-from workflow.scripts.common import read_json, read_table, run
+from workflow.scripts import overhead_table, report_view
+from workflow.scripts.common import read_json, run
+from workflow.scripts.report_data import load
+from workflow.scripts.report_tiles import tiles
 from xtrace import __version__
 from xtrace.errors import XtraceError
 from xtrace.files import write_atomic
 
 TEMPLATES = Path(__file__).parents[1] / "report"
-TABLES = {
-    "certificates": certificate_table.COLUMNS,
-    "preservation": preservation_table.COLUMNS,
-    "coverage": coverage_table.COLUMNS,
-    "refusals": coverage_table.REFUSALS,
-    "overhead": overhead_table.COLUMNS,
-}
 TOOLS = ("snakemake", "nvidia-cuda-nvdisasm", "triton", "pandas", "scipy", "seaborn", "jinja2")
 MAX_PICTURE = 16 << 20
-
-
-def load(results: Path) -> tuple[dict[str, pd.DataFrame | None], dict[str, str]]:
-    """Every table that can be read, and the error of every one that cannot."""
-    tables: dict[str, pd.DataFrame | None] = {}
-    errors: dict[str, str] = {}
-    for name, columns in TABLES.items():
-        path = results / f"{name}.csv"
-        try:
-            tables[name] = read_table(path, columns)
-        except XtraceError as error:
-            tables[name], errors[name] = None, str(error)
-            continue
-        if name != "refusals" and tables[name].empty:  # type: ignore[union-attr]
-            tables[name], errors[name] = None, f"{path} has no rows"
-    return tables, errors
+OVERHEAD_FIGURES = {
+    "overhead": "Overhead of each cell with interval and control",
+    "replicates": "Process replicates of each cell",
+    "blocks": "Distribution of block ratios",
+    "dose": "Overhead against the number of records",
+    "trend": "Overhead over revisions",
+}
 
 
 def section(
@@ -67,18 +54,28 @@ def section(
         return {"error": f"{name}.csv holds values that cannot be shown: {error!r}"}
 
 
-def picture(results: Path, stem: str, caption: str, alt: str) -> dict[str, str]:
-    """One figure as a data URI: SVG if there, else PNG."""
+def picture(results: Path, stem: str, caption: str, alt: str) -> dict[str, Any]:
+    """One figure as data URIs, one a page: SVG if there, else PNG (first page only)."""
     shown = {"name": f"figure-{stem}", "caption": _caption(caption), "alt": alt}
-    for suffix, kind in ((".svg", "svg+xml"), (".png", "png")):
-        path = results / "plots" / f"{stem}{suffix}"
-        if not path.is_file():
-            continue
+    first = [results / "plots" / f"{stem}{suffix}" for suffix in (".svg", ".png")]
+    present = [path for path in first if path.is_file()]
+    if not present:
+        return shown | {"error": f"{first[0]} was not made"}
+    more = (results / "plots" / "more" / stem).glob("*.svg")
+    pages = []
+    for path in [present[0], *sorted(more, key=lambda p: (len(p.name), p.name))]:
         data = path.read_bytes()
         if not data or len(data) > MAX_PICTURE:
             return shown | {"error": f"{path} is {'empty' if not data else 'too large'}"}
-        return shown | {"data": f"data:image/{kind};base64,{base64.b64encode(data).decode()}"}
-    return shown | {"error": f"{results / 'plots' / stem}.svg was not made"}
+        pages.append(_data_uri(path, data))
+    return shown | {"pages": pages}
+
+
+def _data_uri(path: Path, data: bytes) -> str:
+    kind = "png"
+    if path.suffix == ".svg":  # indentation and line ends are a fifth of a drawing
+        kind, data = "svg+xml", re.sub(rb"\s*\n\s*", b" ", data)
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _caption(name: str) -> str:
@@ -107,7 +104,9 @@ def _commit() -> str:
 
 
 def _source_line(table: pd.DataFrame | None) -> str:
-    sources = set() if table is None else set(table["source"]) - {overhead_table.NOT_MEASURED}
+    sources = set() if table is None else set(table["source"]) - {overhead_table.NOT_MEASURED, overhead_table.BROKEN}
+    if table is not None and table["device"].str.contains("simulated", case=False).any():
+        return "Figures of the simulated device are make-believe: they rehearse a run and say nothing about a GPU."
     if sources == {"measured"}:
         return "Overhead was measured on this machine in this run."
     if sources == {"recorded"}:
@@ -117,14 +116,14 @@ def _source_line(table: pd.DataFrame | None) -> str:
     return "Overhead was not measured: there is no GPU here and no recorded measurement of these workloads."
 
 
-def _captioned_once(figures: list[dict[str, str]]) -> list[dict[str, str]]:
+def _captioned_once(figures: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Only the first of several figures of a kind explains how to read them."""
     return [
         f if i == 0 else f | {"caption": f"{f['alt']}. To be read as the first figure."} for i, f in enumerate(figures)
     ]
 
 
-def _timelines(results: Path, workloads: Sequence[str]) -> list[dict[str, str]]:
+def _timelines(results: Path, workloads: Sequence[str]) -> list[dict[str, Any]]:
     """Whole CTA and detail of every workload with a trace; without any, a figure that says so."""
     alt = "Warps of one thread block over time, coloured by phase"
     shown = [
@@ -157,6 +156,8 @@ def build(
         "preservation": section("preservation", report_view.preservation, tables, errors),
         "coverage": section("coverage", report_view.coverage, tables, errors),
         "overhead": section("overhead", report_view.overhead, tables, errors),
+        "architectures": section("architectures", lambda t: {"rows": t.to_dict("records")}, tables, errors),
+        "trend": section("trend", report_view.trend, tables, errors),
     }
     refusals = section("refusals", lambda t: {"refusals": report_view.refusals(t)}, tables, errors)
     sections["coverage"] |= {"refusals": refusals.get("refusals", []), "refusals_error": refusals.get("error", "")}
@@ -167,7 +168,9 @@ def build(
         ]
     )
     sections["coverage"]["figures"] = [picture(results, "coverage", "coverage", "Sites placed and refused")]
-    sections["overhead"]["figures"] = [picture(results, "overhead", "overhead", "Overhead with intervals")]
+    sections["overhead"]["figures"] = [picture(results, stem, stem, alt) for stem, alt in OVERHEAD_FIGURES.items()]
+    alt = "What is supported, verified and measured on each architecture"
+    sections["architectures"]["figures"] = [picture(results, "architectures", "architectures", alt)]
     usable = {name: table if not sections.get(name, {}).get("error") else None for name, table in tables.items()}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -179,7 +182,7 @@ def build(
         style=jinja2.utils.markupsafe.Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
         arch=arch,
         source_line=_source_line(usable["overhead"]),
-        tiles=report_view.tiles(usable),
+        tiles=tiles(usable),
         timelines=_timelines(results, timelines),
         corpus=_corpus(results, workloads),
         versions=_versions(config_name),

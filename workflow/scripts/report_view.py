@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from workflow.scripts.preservation_table import LEVELS, aggregate
+from workflow.scripts.values import number
 
-__all__ = ["certificates", "corpus", "coverage", "overhead", "preservation", "tiles"]
+__all__ = ["certificates", "corpus", "coverage", "overhead", "no_figure", "preservation", "refusals", "share", "trend"]
 
 PROVENANCE = ("device", "driver", "cuda", "torch", "triton", "clocks", "date", "git", "xtrace")
 
@@ -63,12 +63,17 @@ def certificates(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def coverage(table: pd.DataFrame) -> dict[str, Any]:
-    counts = table.astype({"requested": int, "placed": int, "refused": int})
     rows = []
-    for (workload, probes), group in counts.groupby(["workload", "probes"], sort=True):
-        total = {name: int(group[name].sum()) for name in ("requested", "placed", "refused")}
-        placed = f"{share(total['placed'] / total['requested'])} %" if total["requested"] else "no such site"
-        rows.append({"workload": workload, "probes": probes, "kernels": len(group), "share": placed, **total})
+    for (workload, probes), group in table.groupby(["workload", "probes"], sort=True):
+        row: dict[str, Any] = {"workload": workload, "probes": probes, "kernels": len(group), "broken": ""}
+        for name in ("requested", "placed", "refused"):
+            values = [number(v) for v in group[name]]
+            if None in values:
+                bad = next(v for v in group[name] if number(v) is None)
+                row["broken"] = f"value that cannot be shown: {name} is {bad!r}"
+            row[name] = int(sum(v for v in values if v is not None))
+        placed = f"{share(row['placed'] / row['requested'])} %" if row["requested"] else "no such site"
+        rows.append(row | {"share": row["broken"] or placed})
     return {"rows": _first(rows)}
 
 
@@ -95,17 +100,21 @@ def overhead(table: pd.DataFrame) -> dict[str, Any]:
     rows = []
     for r in table.to_dict("records"):
         row = {k: r[k] for k in ("workload", "tracer", "probes", "source", "processes", "blocks", "note", "problems")}
-        row["measured"] = _float(r["overhead_percent"]) is not None
+        row["measured"] = number(r["overhead_percent"]) is not None
+        row["reason"] = "" if row["measured"] else no_figure(r)
         row["overhead"] = _with_interval(r["overhead_percent"], r["low_percent"], r["high_percent"])
         row["exact"] = _interval(r["exact_low_percent"], r["exact_high_percent"])
         row["control"] = _with_interval(r["control_percent"], r["control_low_percent"], r["control_high_percent"])
-        original, traced = _float(r["original_ns"]), _float(r["traced_ns"])
+        original, traced = number(r["original_ns"]), number(r["traced_ns"])
         row["original"] = "?" if original is None else f"{original / 1000:.2f}"
         row["added"] = "?" if original is None or traced is None else f"{(traced - original) / 1000:+.3f}"
         row["outputs"] = {"True": "bit-identical", "False": "DIFFER"}.get(r["bit_identical"], "not compared")
         row |= {name: r[f"records_{name}"] or "?" for name in ("emitted", "expected", "lost")}
+        row["verdict"] = r["verdict"]
+        row["budget"] = f"{number(r['budget_percent']):g}" if number(r["budget_percent"]) is not None else ""
+        row["judgement"] = r["reasons"] if r["verdict"] not in ("", "PASS") else ""
         rows.append(row)
-    measured = table[table["overhead_percent"] != ""]
+    measured = table[[number(v) is not None for v in table["overhead_percent"]]]
     places = measured.groupby(list(PROVENANCE), sort=False).size().reset_index(name="count")
     shapes = measured.drop_duplicates(["workload", "shape", "dtype"])
     return {
@@ -117,18 +126,23 @@ def overhead(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _float(text: object) -> float | None:
-    value = math.nan if text in ("", None) else float(str(text))
-    return value if math.isfinite(value) else None
+def no_figure(record: Mapping[str, Any]) -> str:
+    """Why a row of the overhead table has no figure: it was not measured, or it is broken."""
+    if text := record["overhead_percent"]:
+        return f"broken: value that cannot be shown: overhead_percent is {text!r}"
+    words = str(record["note"] or record["problems"])
+    if record["source"] in ("not measured", "broken"):
+        return f"{record['source']}: {words or 'no reason given'}"
+    return f"no figure: {words or 'no reason given'}"
 
 
 def _interval(low: object, high: object) -> str:
-    a, b = _float(low), _float(high)
+    a, b = number(low), number(high)
     return "none" if a is None or b is None else f"[{a:+.2f}, {b:+.2f}]"
 
 
 def _with_interval(value: object, low: object, high: object) -> str:
-    v = _float(value)
+    v = number(value)
     return "none" if v is None else f"{v:+.2f} {_interval(low, high)}"
 
 
@@ -144,76 +158,11 @@ def corpus(metas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def tiles(sections: Mapping[str, pd.DataFrame | None]) -> list[dict[str, str]]:
-    """Headline numbers, each from one table; a table that is not there gives a tile that says so."""
-    return [
-        _certificate_tile(sections.get("certificates")),
-        _relocated_tile(sections.get("preservation")),
-        _rivals_tile(sections.get("preservation")),
-        _coverage_tile(sections.get("coverage")),
-        *(_overhead_tile(sections.get("overhead"), probes) for probes in ("sche", "pp")),
-    ]
-
-
-def _tile(value: str, label: str, look: str = "") -> dict[str, str]:
-    return {"value": value, "label": label, "look": look}
-
-
-def _none(what: str) -> dict[str, str]:
-    return _tile("not available", what, "none")
-
-
-def _certificate_tile(table: pd.DataFrame | None) -> dict[str, str]:
-    if table is None or table.empty:
-        return _none("promises certified")
-    good = int((table["status"] == "PASS").sum())
-    images = len(table[["workload", "probes"]].drop_duplicates())
-    return _tile(
-        f"{good} of {len(table)}", f"promises hold, over {images} traced images", "" if good == len(table) else "bad"
-    )
-
-
-def _relocated_tile(table: pd.DataFrame | None) -> dict[str, str]:
-    cells = [] if table is None else [c for c in aggregate(table) if c["tracer"] == "xtrace" and c["status"] == "ok"]
-    if not cells:
-        return _none("instructions preserved by Xtrace")
-    worst = min(c["relocated"] for c in cells)
-    strict = min(c["strict"] for c in cells)
-    return _tile(
-        f"{share(worst)} %",
-        f"of instructions preserved by Xtrace (relocated, worst of {len(cells)} images; strict {share(strict)} %)",
-        "" if worst == 1 else "bad",
-    )
-
-
-def _rivals_tile(table: pd.DataFrame | None) -> dict[str, str]:
-    cells = [] if table is None else [c for c in aggregate(table) if c["tracer"] != "xtrace" and c["status"] == "ok"]
-    if not cells:
-        return _none("instructions preserved by tracers that recompile")
-    low, high = min(c["strict"] for c in cells), max(c["strict"] for c in cells)
-    names = " and ".join(dict.fromkeys(str(c["tracer"]) for c in cells))
-    return _tile(f"{share(low)} to {share(high)} %", f"strict preservation of {names} ({len(cells)} images)")
-
-
-def _coverage_tile(table: pd.DataFrame | None) -> dict[str, str]:
-    if table is None or table.empty:
-        return _none("sites placed")
-    placed, requested = int(table["placed"].astype(int).sum()), int(table["requested"].astype(int).sum())
-    return _tile(f"{placed} of {requested}", "requested sites got a probe; every refusal is listed with its reason")
-
-
-def _overhead_tile(table: pd.DataFrame | None, probes: str) -> dict[str, str]:
-    label = f"overhead of Xtrace, probe set {probes}"
-    if table is None:
-        return _none(label)
-    rows = table[(table["tracer"] == "xtrace") & (table["probes"] == probes)]
-    values = [v for v in map(_float, rows["overhead_percent"]) if v is not None]
-    if not values:
-        return _tile("not measured", label, "none")
-    sources = " and ".join(sorted({str(s) for s in rows["source"]} - {"not measured"}))
-    doubtful = int((rows["problems"] != "").sum())
-    doubt = f"; {doubtful} doubtful, see the table" if doubtful else ""
-    figure = f"{min(values):+.2f} to {max(values):+.2f} %" if len(values) > 1 else f"{values[0]:+.2f} %"
-    return _tile(
-        figure, f"{label} ({sources}, {len(values)} of {len(rows)} workloads{doubt})", "bad" if doubtful else ""
-    )
+def trend(table: pd.DataFrame) -> dict[str, Any]:
+    """Revisions that have measured cells, oldest first."""
+    rows = []
+    for revision, group in table.sort_values("measured_at", kind="stable").groupby("revision", sort=False):
+        days = sorted({str(d)[:10] for d in group["measured_at"]})
+        cells = {"cells": len(group), "tracers": ", ".join(dict.fromkeys(group["tracer"]))}
+        rows.append({"revision": revision, "days": " to ".join(dict.fromkeys((days[0], days[-1]))), **cells})
+    return {"rows": rows}

@@ -1,7 +1,15 @@
-"""One look for all figures: colour-blind safe, readable in print, reproducible bytes."""
+"""One look for all figures: colour-blind safe, readable in grey print and on a phone, reproducible bytes.
+
+Every figure is one narrow column (:data:`WIDTH`): the report flows them side by side on a wide screen, one below the
+other on a phone and in print, and no text is ever scaled below a readable size. What does not fit one page of that
+column goes on further pages.
+"""
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -13,9 +21,17 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["LEVEL_COLOURS", "TRACERS", "placeholder", "save", "setup", "short", "tracer_colour"]
+__all__ = [
+    *("CONTROL", "HATCHES", "LEVEL_COLOURS", "LEVEL_HATCHES", "MARKERS", "MISSING_HATCH", "ROWS", "SMALL", "TRACERS"),
+    *("WIDTH", "clip", "legend", "missing_page", "placeholder", "save", "setup", "short", "tracer_colour"),
+    *("tracer_marker", "tracer_order"),
+]
 
-# Okabe and Ito: distinguishable with every common colour-vision deficiency and in grey.
+WIDTH = 4.3  # inches: 413 CSS pixels, so that a phone shows the text at about nine tenths of its size
+ROWS = 32  # rows of one page
+SMALL = 8.0  # points: the smallest text of any figure
+
+# Okabe and Ito: distinguishable with every common colour-vision deficiency and in grey. Shape says the same again.
 TRACERS = {
     "xtrace": "#0072B2",
     "proton": "#D55E00",
@@ -23,10 +39,15 @@ TRACERS = {
     "ptx-probe": "#009E73",
     "ptx-probe-charitable": "#56B4E9",
 }
-OTHER = "#7F7F7F"
+MARKERS = {"xtrace": "o", "proton": "s", "proton-global": "P", "ptx-probe": "^", "ptx-probe-charitable": "v"}
+OTHER, OTHER_MARKER = "#7F7F7F", "X"
+CONTROL = "#8A8A8A"
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo")
+MISSING_HATCH = "////"
 LEVEL_COLOURS = dict(
     zip(("strict", "relocated", "operands", "form", "opcode"), sns.color_palette("cividis", 5).as_hex(), strict=True)
 )
+LEVEL_HATCHES = dict(zip(LEVEL_COLOURS, ("", "////", "....", "\\\\\\\\", "xxxx"), strict=True))
 SUFFIXES = (".svg", ".png")
 
 
@@ -39,14 +60,17 @@ def setup() -> None:
         rc={
             "svg.fonttype": "path",  # looks the same on machines without our font
             "svg.hashsalt": "xtrace",  # identical input gives identical files
-            "axes.titlesize": 10,
+            "axes.titlesize": 9.5,
             "axes.titleweight": "bold",
             "axes.labelsize": 9,
-            "xtick.labelsize": 8,
-            "ytick.labelsize": 8,
-            "legend.fontsize": 8,
+            "xtick.labelsize": SMALL,
+            "ytick.labelsize": SMALL,
+            "legend.fontsize": SMALL,
+            "figure.titlesize": 10,
+            "figure.titleweight": "bold",
+            "hatch.linewidth": 0.6,
             "figure.dpi": 110,
-            "savefig.dpi": 160,
+            "savefig.dpi": 200,
             "axes.spines.top": False,
             "axes.spines.right": False,
         },
@@ -57,22 +81,48 @@ def tracer_colour(tracer: str) -> str:
     return TRACERS.get(tracer, OTHER)
 
 
+def tracer_marker(tracer: str) -> str:
+    return MARKERS.get(tracer, OTHER_MARKER)
+
+
+def tracer_order(tracer: str) -> tuple[int, str]:
+    """Sort key: Xtrace first, then the others as they are declared, then unknown ones by name."""
+    names = list(TRACERS)
+    return (names.index(tracer) if tracer in names else len(names), tracer)
+
+
 def short(workload: str) -> str:
     """A workload's name for an axis: words that all of them share add nothing."""
     return workload.replace("_triton", "").replace("_", " ").replace("hd128 ", "")
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write ``stem.svg`` and ``stem.png`` and close the figure."""
+def clip(text: str, limit: int) -> str:
+    """One line of at most ``limit`` characters; error codes and places, which repeat the row, are dropped."""
+    line = re.sub(r"error\[XT\d+\] ([\w/.-]+: )?", "", " ".join(text.split()))
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def save(figures: Figure | Sequence[Figure], stem: Path, more: Path | None = None) -> list[Path]:
+    """Write the first page as ``stem.svg`` and ``stem.png``, further pages as ``more/2.svg`` and so on, and close all.
+
+    ``more`` is made anew, also when there is one page only: pages of an earlier run do not stay.
+    """
+    pages = [figures] if isinstance(figures, Figure) else list(figures)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    written = []
-    for suffix in SUFFIXES:
-        path = stem.with_name(stem.name + suffix)
-        metadata = {"Date": None, "Creator": "xtrace"} if suffix == ".svg" else {"Software": "xtrace"}
-        figure.savefig(path, bbox_inches="tight", metadata=metadata)
-        written.append(path)
-    plt.close(figure)
+    written = [_write(pages[0], stem.with_name(stem.name + suffix)) for suffix in SUFFIXES]
+    if more is not None:
+        shutil.rmtree(more, ignore_errors=True)
+        more.mkdir(parents=True)
+        written += [_write(page, more / f"{count}.svg") for count, page in enumerate(pages[1:], 2)]
+    for page in pages:
+        plt.close(page)
     return written
+
+
+def _write(figure: Figure, path: Path) -> Path:
+    metadata = {"Date": None, "Creator": "xtrace"} if path.suffix == ".svg" else {"Software": "xtrace"}
+    figure.savefig(path, metadata=metadata)
+    return path
 
 
 def placeholder(ax: Axes, words: str) -> None:
@@ -88,5 +138,28 @@ def placeholder(ax: Axes, words: str) -> None:
         fontsize=9,
         color="#444444",
         transform=ax.transAxes,
-        bbox={"boxstyle": "round,pad=0.6", "facecolor": "#F2F2F2", "edgecolor": "#BBBBBB"},
+        bbox={"boxstyle": "round,pad=0.6", "facecolor": "#F2F2F2", "edgecolor": "#BBBBBB", "hatch": ""},
+    )
+
+
+def missing_page(words: str) -> list[Figure]:
+    """A figure of one page that says why there is nothing to draw."""
+    figure, ax = plt.subplots(figsize=(WIDTH, 1.4))
+    placeholder(ax, words)
+    return [figure]
+
+
+def legend(figure: Figure, handles: Sequence[object], labels: Sequence[str], columns: int, inches: float) -> None:
+    """A legend of ``columns`` columns whose upper edge is ``inches`` above the lower edge of the figure."""
+    y = inches / figure.get_figheight()
+    figure.legend(
+        handles,
+        labels,
+        ncols=columns,
+        loc="upper center",
+        bbox_to_anchor=(0.5, y),
+        frameon=False,
+        handlelength=1.8,
+        columnspacing=1.2,
+        borderaxespad=0,
     )
