@@ -12,17 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines import resources, toolchain
+from baselines import resources
 from baselines.api import Availability, Buffer, BuildResult, Launch, Resource, SiteCounts, SiteRecord, Workload
 from baselines.gwatch.tool import Tool, ToolError
 from baselines.sites import Group, find_group
-from xtrace import image
 from xtrace.analysis import KernelAnalysis, analyse
 from xtrace.errors import BadInput, MissingTool, Unsupported, XtraceError
+from xtrace.image import load
+from xtrace.isa import for_arch
 from xtrace.probe import select
 from xtrace.runtime.device import LaunchConfig
 
-__all__ = ["GWatch", "launch_shape", "places"]
+__all__ = ["MAX_SITES", "GWatch", "launch_shape", "places"]
 
 MAX_SITES = {"anchor": 63, "sm": 63, "gpu": 31}  # what the number field of a warp-level record holds
 ALIGNMENT = 256
@@ -56,8 +57,12 @@ class GWatch:
         return Availability(True)
 
     def count_sites(self, image: Path) -> int:
-        """Clock reads in the machine code of ``image``."""
-        return toolchain.clock_reads(image)
+        """Clock reads in the machine code of ``image``; reads of the device-wide timer where there are none."""
+        loaded = load(image)
+        codes = for_arch(loaded.arch, where=loaded.name).decode_many([k.text for k in loaded.kernels])
+        texts = [ins.text for code in codes for ins in code]
+        clocks = sum("SR_CLOCKLO" in text for text in texts)
+        return clocks or sum("SR_GLOBALTIMERLO" in text for text in texts)
 
     def build(self, workload: Workload, probes: str, out_dir: Path) -> BuildResult:
         """See :meth:`baselines.api.Baseline.build`."""
@@ -87,7 +92,7 @@ class GWatch:
     ) -> None:
         if workload.cubin is None:
             raise BadInput("XT7306", "original.cubin is missing", where=workload.name)
-        loaded = image.load(workload.cubin)
+        loaded = load(workload.cubin)
         kernel = loaded.kernel(str(workload.meta.get("kernel") or loaded.kernels[0].name))
         result.kernel = kernel.name
         analysis = analyse(loaded, kernel)

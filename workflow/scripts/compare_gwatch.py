@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--control-blocks", type=int, default=8)
     p.add_argument("--warm-up", type=float, default=3.0, metavar="S")
     p.add_argument("--budget", type=float, default=220.0, metavar="S", help="start no further process after this time")
+    p.add_argument("--process-timeout", type=float, default=150.0, metavar="S", help="of one process in time")
     p.add_argument("--step-timeout", type=float, default=60.0, metavar="S", help="of one kernel in check and own")
     p.add_argument("--build-timeout", type=float, default=300.0, metavar="S", help="of one kernel in build")
     p.add_argument("--child", metavar="WORKLOAD:PROBES", help=argparse.SUPPRESS)  # one check, in its own process
@@ -261,7 +262,7 @@ def _time(args: argparse.Namespace, layout: Layout) -> None:
         return
     command = [sys.executable, str(ROOT / "workflow" / "scripts" / "measure_overhead.py")]
     command += ["--out", str(layout.raw), "--corpus", str(args.corpus), "--traced", str(layout.traced)]
-    command += ["--baselines", str(layout.baselines)]
+    command += ["--baselines", str(layout.baselines), "--timeout", "20", "--process-timeout", str(args.process_timeout)]
     for name in ("processes", "blocks", "control_blocks", "warm_up", "budget"):
         command += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     try:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from baselines.api import BuildResult, Workload, write_result
-from baselines.gwatch.build import GWatch, places
+from baselines.gwatch.build import MAX_SITES, GWatch, places
 from baselines.sites import find_group
 from workflow.scripts.common import read_json, write_json, xtrace
-from workflow.scripts.diff import compare
 from xtrace import image
 from xtrace.analysis import KernelAnalysis, analyse
 from xtrace.errors import XtraceError
@@ -54,7 +53,7 @@ class Layout:
 
 
 def prepare(layout: Layout, tool: GWatch, workload: str, group_name: str) -> dict[str, Any]:
-    """Build both images of one workload and group, or read what was built before from the same original.
+    """Build both images of one workload and group.
 
     Never raises for what a tool cannot do: ``failures`` of the document tells, and ``timed`` whether both images are
     there to be measured.
@@ -63,8 +62,6 @@ def prepare(layout: Layout, tool: GWatch, workload: str, group_name: str) -> dic
     path = layout.pair(workload, probes)
     source = layout.corpus / workload / "original.cubin"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    if path.is_file() and (old := read_json(path)).get("original_sha256") == digest and old["timed"]:
-        return old
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "workload": workload,
@@ -101,6 +98,11 @@ def _prepare(layout: Layout, tool: GWatch, workload: Workload, group_name: str, 
     placed = {int(s["pc"], 16) // 16 for s in ours if s["status"] == "placed"}
     document["xtrace"] = _tally(ours, placed, wanted, group.whole_kernel)
 
+    limit = MAX_SITES[tool.clock]
+    if len(wanted) > limit:
+        why = f"{len(wanted) - limit} of {len(wanted)} places left out: its records tell at most {limit} sites apart"
+        fail(document, "gwatch limit", why)
+        wanted = {i: wanted[i] for i in sorted(wanted, key=lambda i: (i not in placed, i))[:limit]}
     result = tool.build_at(workload, group_name, wanted, folder)
     document["gwatch"] = _gwatch_tally(result, wanted)
     if result.status != "ok":
@@ -180,7 +182,7 @@ def _describe(layout: Layout, workload: str, probes: str, result: BuildResult, d
     images = {"xtrace": target, "gwatch": layout.gwatch(workload, probes) / "instrumented.cubin"}
     document["preservation"] = {}
     for tracer, path in images.items():
-        kernels = [k for k in compare(original, path) if k["name"] == document["kernel"]]
+        kernels = json.loads(xtrace("diff", original, path, "--kernel", document["kernel"], "--json"))["kernels"]
         document["preservation"][tracer] = {
             **{name: kernels[0][name] for name in LEVELS},
             "control_fields_changed": kernels[0]["control_fields_changed"],
