@@ -15,12 +15,13 @@ BIN := $(VENV)/bin
 GPUS := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 RUN_EXTRAS := kernels$(if $(filter-out 0,$(GPUS)),$(comma)gpu$(comma)torch)
 RUN_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(RUN_EXTRAS))
-TEST_STAMP := $(VENV)/.installed-dev-kernels-gpu
+TEST_EXTRAS := dev,kernels,gpu,slurm
+TEST_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(TEST_EXTRAS))
 
-.PHONY: help run test lint fmt bench headline clean
+.PHONY: help run test test-slurm lint fmt bench headline clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
 $(BIN)/python:
 	@echo "==> creating $(VENV) with $(PYTHON)"
@@ -34,8 +35,8 @@ $(RUN_STAMP): pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_STAMP): pyproject.toml | $(BIN)/python
-	@echo "==> installing xtrace[dev,kernels,gpu]"
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[dev,kernels,gpu]'
+	@echo "==> installing xtrace[$(TEST_EXTRAS)]"
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[$(TEST_EXTRAS)]'
 	@touch $@
 
 run: $(RUN_STAMP)  ## build kernels, splice, verify, compare, (measure,) report -> results/report.html
@@ -49,6 +50,10 @@ lint: $(TEST_STAMP)  ## style and types
 
 test: lint  ## lint + all tests that this machine can run (gpu and slurm tests are skipped visibly)
 	XTRACE_REQUIRE=$${XTRACE_REQUIRE-golden,network} $(BIN)/pytest
+
+test-slurm: $(TEST_STAMP)  ## start a one-node Slurm (root; slurm-wlm, munge), run its tests, take it down whatever happens
+	tests/slurm/single_node.sh up 2; trap 'tests/slurm/single_node.sh down' EXIT; \
+	XTRACE_REQUIRE=slurm $(BIN)/pytest -m slurm tests/slurm
 
 bench: $(RUN_STAMP)  ## time plan and splice on the FlashAttention-3 kernel, against their targets
 	$(BIN)/python workflow/scripts/benchmark.py

@@ -125,3 +125,14 @@ wildcard_constraints:
     tracer="|".join(["xtrace", *TRACERS]),
     probes="|".join(TRACED),
     device="|".join(TARGETS) or "none",
+
+
+# Seconds of work on tables: under a scheduler these would wait longer than they run.
+localrules:
+    all,
+    certificates,
+    coverage,
+    enforce,
+    no_device,
+    preservation,
+    statistics,
