@@ -33,6 +33,7 @@ SCHE_RECORDS = 32  # entry and one exit per warp, with room for guarded exits
 
 class GWatch:
     """G-Watch, warp-level records. ``clock``: ``anchor`` gives entry and exit times of a warp besides its records.
+    ``schedule``: how it orders the instructions of a probe, ``first_feasible`` (its default) or ``least_makespan``.
 
     ``timeout_s`` bounds one kernel: a site that cannot be placed costs the tool a whole new attempt.
     """
@@ -40,13 +41,21 @@ class GWatch:
     name = "gwatch"
     title = "G-Watch"
 
-    def __init__(self, tool: Tool, clock: str = "anchor", records: int | None = None, timeout_s: float = 240.0) -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        clock: str = "anchor",
+        records: int | None = None,
+        timeout_s: float = 240.0,
+        schedule: str = "first_feasible",
+    ) -> None:
         if clock not in MAX_SITES:
             raise BadInput("XT7364", f"no clock {clock!r}", hint=f"one of {', '.join(MAX_SITES)}")
         self.tool = tool
         self.clock = clock
         self.records = records
         self.timeout_s = timeout_s
+        self.schedule = schedule
         self.log = ""  # end of what the tool printed when it failed
 
     def available(self) -> Availability:
@@ -112,6 +121,7 @@ class GWatch:
                 "kernel": kernel.name,
                 "sites": sorted(wanted),
                 "clock": clock,
+                "schedule": self.schedule,
                 "records": SCHE_RECORDS if group.whole_kernel else self.records or 4096,
                 "grid": config.grid,
                 "block": config.block,
@@ -158,6 +168,7 @@ class GWatch:
             "fields": ["clock and site number u32"],
             "per": "warp",
             "clock": clock,
+            "schedule": self.schedule,
             "capacity": int(made["records"]),
             "bounds_check": False,
             "block_bytes": int(made["block_bytes"]),

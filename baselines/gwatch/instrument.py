@@ -2,9 +2,10 @@
 
     python instrument.py JOB.json RESULT.json
 
-JOB: ``cubin``, ``kernel``, ``sites`` (instruction indices), ``clock``, ``records`` (per warp), ``grid``, ``block``,
-``output``. One site that G-Watch cannot place makes its whole instrumentation fail, so such a site is taken out, with
-its error, and the rest is tried again. Standard library and the wheel only: this file knows nothing of Xtrace.
+JOB: ``cubin``, ``kernel``, ``sites`` (instruction indices), ``clock``, ``schedule``, ``records`` (per warp),
+``grid``, ``block``, ``output``. One site that G-Watch cannot place makes its whole instrumentation fail, so such a site
+is taken out, with its error, and the rest is tried again. Standard library and the wheel only: this file knows nothing
+of Xtrace.
 """
 
 import importlib
@@ -36,7 +37,14 @@ def attempt(job, sites):
         per_thread_records=job["records"],
     )
     tool = instrumenter.TraceInstrumenter_SASS(
-        job["kernel"], kernel, cubin, None, layout, clock_type=job["clock"], splice_mode="auto", schedule_mode=0
+        job["kernel"],
+        kernel,
+        cubin,
+        None,
+        layout,
+        clock_type=job["clock"],
+        splice_mode="auto",
+        schedule_mode=int(job["schedule"] == "least_makespan"),
     )
     try:
         tool.instrument()

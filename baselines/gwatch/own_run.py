@@ -4,8 +4,8 @@
 
 It shows that the tool works here as its user would run it, and keeps the image that it made. ``launcher``: ``triton``
 launches through Triton's own launcher, ``driver`` through cuda-bindings; both load the corpus image, so that the
-instruction indices mean the same. JOB: ``workload, variant, sizes, seed, image, kernel, sites, clock, records, keep,
-launcher, grid, block, shared``. Needs torch; the repository must be on the path.
+instruction indices mean the same. JOB: ``workload, variant, sizes, seed, image, kernel, sites, clock, schedule,
+records, keep, launcher, grid, block, shared``. Needs torch; the repository must be on the path.
 """
 
 import collections
@@ -108,6 +108,7 @@ def run(job):
         clock_type=job["clock"],
         sass_trace_sites=[site(insert_index=i, warp_level=True) for i in job["sites"]],
         sass_per_thread_records=job["records"],
+        sass_schedule_mode=job["schedule"],
     )
     if not result:
         return {"ok": False, "reason": "do_trace returned nothing: it did not see or not instrument the launch"}

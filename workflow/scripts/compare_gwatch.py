@@ -46,6 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS = ("build", "check", "own", "time", "report")
 KERNELS = ("fa_fwd_hd128_causal_triton", "gemm_bf16_triton")
 GROUPS = ("pp", "sche")
+SCHEDULES = ("first_feasible", "least_makespan")  # the first is the tool's default
 FINDINGS = {
     "warps_silent": "warps left no record",
     "warps_full": "warps filled their block: the tool has no bounds check, so neighbours may be overwritten",
@@ -62,6 +63,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--gwatch", type=Path, metavar="PACKAGES", help="needed by the steps build and own")
     p.add_argument("--gwatch-python", default=sys.executable, metavar="PYTHON", help="a CPython 3.12")
     p.add_argument("--clock", default="anchor", choices=("anchor", "sm", "gpu"), help="of G-Watch's records")
+    p.add_argument(
+        "--schedule", default="first_feasible", choices=("first_feasible", "least_makespan"), help="G-Watch's"
+    )
     p.add_argument("--corpus", type=Path, default=Path("results/corpus"))
     p.add_argument("--processes", type=int, default=6)
     p.add_argument("--blocks", type=int, default=12)
@@ -109,7 +113,9 @@ def _build(args: argparse.Namespace, layout: Layout, workload: str, group: str, 
     print(f"build {workload} {group}", flush=True)
     # The block of a warp must hold all of its records: beyond it G-Watch writes into the next warp's.
     records = max(int(entry.get("records_per_warp", {}).get(group, 0)), 64)
-    tool = GWatch(Tool(args.gwatch.resolve(), args.gwatch_python), args.clock, records, args.build_timeout)
+    tool = GWatch(
+        Tool(args.gwatch.resolve(), args.gwatch_python), args.clock, records, args.build_timeout, args.schedule
+    )
     document = prepare(layout, tool, workload, group)
     print(f"  {_short(document)}", flush=True)
 
@@ -218,6 +224,7 @@ def _own(args: argparse.Namespace, layout: Layout, document: dict[str, Any]) -> 
         "kernel": document["kernel"],
         "sites": [site["pc"] // 16 for site in document["sites"]],
         "clock": record["clock"],
+        "schedule": record["schedule"],
         "records": record["capacity"],
         "grid": config.grid,
         "block": config.block,

@@ -152,6 +152,7 @@ def _gwatch_tally(result: BuildResult, wanted: Mapping[int, str]) -> dict[str, A
         "seconds": result.record.get("seconds"),
         "version": result.toolchain.get("gwatch"),
         "clock": result.record.get("clock"),
+        "schedule": result.record.get("schedule"),
         "words": result.record.get("words"),
     }
 
