@@ -2,6 +2,15 @@
 # Every timed rule says `retries: 0`, so that not even a profile can change it: repeating a measurement until it looks
 # good is optional stopping.
 
+# Repeats as configured; with a calibration of the GPU, as it says.
+CALIBRATION = config["measurement"].get("calibration", "")
+BLOCKS = (
+    f"--calibration {CALIBRATION}"
+    if CALIBRATION
+    else "--blocks {blocks} --control-blocks {control_blocks}".format(**config["measurement"])
+) + f" --seed {config['measurement']['seed']}"
+REPEATS = BLOCKS if CALIBRATION else f"--processes {config['measurement']['processes']} {BLOCKS}"
+
 
 rule measure:
     """Raw samples of all cells of one workload. Each replicate is a fresh process that holds a lock on its GPU."""
@@ -26,16 +35,12 @@ rule measure:
         cells=lambda wildcards: [
             f"{tracer}:{probes}" for workload, tracer, probes in CELLS if workload == wildcards.workload
         ],
-        processes=config["measurement"]["processes"],
-        blocks=config["measurement"]["blocks"],
-        control=config["measurement"]["control_blocks"],
-        seed=config["measurement"]["seed"],
+        repeats=REPEATS,
     message:
-        "measure: {wildcards.workload}, {params.processes} processes, {params.cells}"
+        "measure: {wildcards.workload}, {params.repeats}, {params.cells}"
     shell:
         "python -m workflow.scripts.measure_workload --workload {wildcards.workload} --cells {params.cells}"
-        " --processes {params.processes} --blocks {params.blocks} --control-blocks {params.control} --seed {params.seed}"
-        " --shape {params.shape} {params.device}"
+        " {params.repeats} --shape {params.shape} {params.device}"
         " --input-cache .cache/inputs --out {output} 2>&1 | tee {log}"
 
 
@@ -52,7 +57,7 @@ use rule measure as measure_on with:
         mem_mb=memory(16000),
         runtime=120,
     message:
-        "measure: {wildcards.workload} on {wildcards.device}, {params.processes} processes, {params.cells}"
+        "measure: {wildcards.workload} on {wildcards.device}, {params.repeats}, {params.cells}"
 
 
 rule no_device:

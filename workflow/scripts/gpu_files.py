@@ -21,7 +21,7 @@ import numpy as np
 
 import xtrace
 from workflow.kernels import cases
-from xtrace.errors import BadInput
+from xtrace.errors import BadInput, Unsupported
 from xtrace.runtime.device import Device
 
 __all__ = ["CellName", "Folders", "flat_bytes", "load_inputs", "provenance", "read_bytes", "read_json"]
@@ -82,6 +82,10 @@ class Folders:
         """The traced image of the older revision."""
         if self.base is None:
             raise BadInput("XT7433", "no folder of older traced images was given", where=workload)
+        failed = self.base / workload / f"{probes}.failed.txt"
+        if failed.is_file():
+            reason = read_bytes(failed).decode(errors="replace").strip()
+            raise Unsupported("XT7435", f"the older revision cannot trace this: {reason}", where=workload)
         return _traced_image(self.base, workload, probes)
 
 

@@ -35,12 +35,13 @@ from workflow.scripts.common import run, write_json
 from workflow.scripts.extra_arms import FATAL, load_extra
 from workflow.scripts.gpu_files import CellName, Folders
 from workflow.scripts.processes import error_file, supervise
-from xtrace.cli._gate_input import read_budgets
+from xtrace.config import load_yaml
 from xtrace.errors import BadInput, Unsupported, XtraceError
 from xtrace.runtime.device import Device, open_device
 from xtrace.runtime.lock import gpu_lock
 from xtrace.runtime.replicate import check_cell, document, machine_facts, measure
 from xtrace.runtime.timing import PairedOptions
+from xtrace.stats.budgets import parse_budgets
 
 LOST = 3  # exit code: the context is lost
 
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     if args.replicate is not None:
         number = args.replicate
         return replicate(args, cells, number, lambda c: c.file(args.out, number), stop_at_error=False)
-    budgets = None if args.budgets is None else read_budgets(args.budgets, [])
+    budgets = None if args.budgets is None else parse_budgets(load_yaml(args.budgets), str(args.budgets))
     if args.extend_from is not None:
         spans = measure_plan.extension(args, cells, budgets)
         if not spans:

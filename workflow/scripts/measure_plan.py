@@ -59,13 +59,20 @@ def predict(document: Mapping[str, Any], blocks: int, control_blocks: int, more_
 
 
 def first_look(args: argparse.Namespace, cells: Sequence[CellName], budgets: Budgets | None) -> dict[CellName, range]:
-    """Numbers of the processes of every cell: as given, else at least as many as its budget declares."""
+    """Numbers of the processes of every cell: as given, else as its budget declares, else as calibrated.
+
+    The gate looks after the declared number of processes and at no other time, so a calibration cannot change it.
+    """
 
     def count(cell: CellName) -> int:
-        declared = 0 if budgets is None or args.processes_given else _rule(budgets, cell, "").processes
-        return max(int(args.processes), declared)
+        if budgets is None or args.processes_given:
+            return int(args.processes)
+        return _rule(budgets, cell, "").processes
 
-    return {c: range(args.first_process, args.first_process + count(c)) for c in cells}
+    spans = {c: range(args.first_process, args.first_process + count(c)) for c in cells}
+    if args.calibration is not None and any(len(s) < args.processes for s in spans.values()):
+        print(f"calibrated: {args.processes} processes, more than budgets declare; intervals will be wider", flush=True)
+    return spans
 
 
 def plan(args: argparse.Namespace, spans: Mapping[CellName, range]) -> list[Estimate]:
@@ -113,7 +120,7 @@ def extension(args: argparse.Namespace, cells: Sequence[CellName], budgets: Budg
     due: dict[CellName, range] = {}
     for cell in samples.group(documents):
         name = name_of(cell.documents[0])
-        budget = budgets or Budgets.flat(100 * Rule().budget)
+        budget = budgets or Budgets(Rule(), ())
         rule = _rule(budget, name, cell.names["device"], cell.names["kernel"])
         summary = samples.summarise(cell, rule.alpha)
         decisions = [d for d in (decide(summary, rule), decide_change(summary, rule, budget.regression)) if d]

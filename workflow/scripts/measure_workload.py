@@ -14,6 +14,7 @@ from pathlib import Path
 
 from workflow.scripts.common import read_json, run
 from workflow.scripts.devices import choose_gpu, empty_folder, write_empty
+from workflow.scripts.protocol import derived
 from xtrace.errors import BadInput
 
 
@@ -39,12 +40,18 @@ def main(arguments: Sequence[str], measure: Callable[[Sequence[str]], int] | Non
     parser = argparse.ArgumentParser(prog="measure_workload", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--workload", required=True)
     parser.add_argument("--cells", nargs="+", required=True, metavar="TRACER:PROBES")
-    parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--processes", type=int, help="default: what --calibration says")
+    parser.add_argument("--calibration", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="", metavar="NAME", help="name of the device in the configuration")
     parser.add_argument("--vendor", default="nvidia")
     parser.add_argument("--gpu-model", default="", help="measure on a GPU whose name has this word; default: any")
     given, protocol = parser.parse_known_args(arguments)
+    if given.calibration is not None:
+        protocol += ["--calibration", str(given.calibration)]
+        given.processes = given.processes or int(derived(given.calibration)["processes"])
+    if given.processes is None:
+        raise BadInput("XT7414", "the number of processes is missing", hint="--processes or --calibration")
     for stale in (given.out / "errors").glob(f"{given.workload}.*.json"):
         stale.unlink()
     if measure is None:
