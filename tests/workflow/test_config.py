@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from workflow.scripts.config import check, load_yaml, probe_specs
+from workflow.scripts.config import SCHEMA, check, load_yaml, probe_specs
 from xtrace.errors import BadInput
+from xtrace.isa.nvidia.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+H200 = {"name": "h200", "vendor": "nvidia", "arch": "sm_90a"}
 
 
 @pytest.fixture
@@ -52,6 +62,22 @@ def test_shipped_configurations_are_valid(monkeypatch: pytest.MonkeyPatch, path:
         (["baselines", "tracers"], ["gprof"], ["baselines.tracers[0]", "'gprof' is not allowed", "proton"]),
         (["baselines", "groups"], ["warps"], ["baselines.groups[0]", "configs/matched_sites.yaml"]),
         (["suite"], "configs/gone.yaml", ["configs/gone.yaml", "cannot be read"]),
+        (["arch"], "sm_99", ["c.yaml: arch", "'sm_99' is not allowed", "allowed: sm_90a"]),
+        (["measurement", "matched"], ["barriers"], ["measurement.matched[0]", "'barriers'", "allowed: sche, matrix"]),
+        (["budgets"], "configs/gone.yaml", ["configs/gone.yaml", "cannot be read"]),
+        (["devices"], [], ["devices", "at least"]),
+        (["devices"], [{"name": "h200"}], ["devices[0].vendor", "missing"]),
+        (["devices"], [H200 | {"arch": "sm_91"}], ["devices[0].arch", "'sm_91' is not allowed", "sm_90a"]),
+        (["devices"], [H200 | {"vendor": "amd"}], ["devices[0].arch", "amd makes no sm_90a", "allowed: gfx90a"]),
+        (["devices"], [H200 | {"arch": "gfx942"}], ["devices[0].arch", "nvidia makes no gfx942"]),
+        (["devices"], [H200 | {"modle": "h200"}], ["devices[0].modle", "unknown key", "allowed: name"]),
+        (["devices"], [H200 | {"gpu_model": "h200;reboot"}], ["devices[0].gpu_model"]),
+        (["devices"], [H200, H200], ["devices[1].name", "'h200' is there twice"]),
+        (
+            ["devices"],
+            [{"name": "s", "vendor": "simulated", "arch": "sm_103a"}],
+            ["devices[0].arch", "not sm_103a", "allowed: sm_90a"],
+        ),
     ],
 )
 def test_a_mistake_is_explained(config: dict[str, Any], keys: list[str], value: object, words: list[str]) -> None:
@@ -87,3 +113,114 @@ def test_every_group_of_matched_sites_has_a_specification() -> None:
     assert specs["sche"] == "sche"
     assert specs["pp"] == "pp"
     assert all(specs.values())
+
+
+def test_every_architecture_that_is_modelled_can_be_configured() -> None:
+    known = load_yaml(SCHEMA)["$defs"]["device"]["properties"]["arch"]["enum"]
+    missing = {a for family in FAMILIES for a in family.archs if not a.endswith("f")} - set(known)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (
+            {"kernel": "softmax_tritn", "budget": 2},
+            ["budgets[1].kernel", "softmax_tritn", "did you mean 'softmax_triton'?"],
+        ),
+        ({"probes": "ppp", "budget": 2}, ["budgets[1].probes", "no cell has 'ppp'", "sche"]),
+        ({"kernel": "softmax_triton", "probes": "matrix", "budget": 2}, ["budgets[1].probes", "softmax_triton", "pp"]),
+        ({"kernel": "softmax_triton", "budgt": 2}, ["budgets[1].budgt", "did you mean 'budget'?"]),
+        ({"budget": -2}, ["budgets[1].budget", "-2", "greater than"]),
+    ],
+)
+def test_a_budget_without_a_cell_is_found_before_anything_is_measured(
+    config: dict[str, Any], tmp_path: Path, entry: dict[str, Any], words: list[str]
+) -> None:
+    shutil.copy("configs/suite.yaml", tmp_path)
+    config["budgets"] = str(tmp_path / "b.yaml")
+    document = {"schema": "xtrace/budgets/1", "suite": "suite.yaml", "budgets": [{"budget": 2}, entry]}
+    (tmp_path / "b.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(BadInput) as caught:
+        check(config, "c.yaml")
+    line = str(caught.value)
+    assert all(word in line for word in ["b.yaml", *words]), line
+
+
+def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of everything in a configuration."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+DEFAULT = load_yaml(ROOT / "configs" / "default.yaml") | {"devices": [H200], "budgets": "configs/budgets.yaml"}
+PLACES = list(places(DEFAULT))
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30) | st.sampled_from(["pp", "sm_90a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> dict[str, Any]:
+    """A copy of the default configuration in which ``change(container, key)`` was applied at ``path``."""
+    made = copy.deepcopy(DEFAULT)
+    place: Any = made
+    for key in path[:-1]:
+        place = place[key]
+    change(place, path[-1])
+    return made
+
+
+def complaint(config: dict[str, Any]) -> str | None:
+    """The line that the user sees, or None; any other exception than BadInput is a bug."""
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        check(config, "c.yaml")
+    except BadInput as error:
+        return str(error)
+    finally:
+        os.chdir(before)
+    return None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(PLACES), ANYTHING)
+def test_whatever_stands_somewhere_the_answer_is_one_short_line(path: tuple[Any, ...], value: object) -> None:
+    line = complaint(changed(path, lambda place, key: place.__setitem__(key, value)))
+    if line is not None:
+        assert line.startswith("error[XT74")
+        assert "\n" not in line
+        assert len(line) < 1500
+
+
+KEYS = [path for path in PLACES if isinstance(path[-1], str)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(KEYS), st.integers(0, 40), st.sampled_from(["drop", "double", "swap"]))
+def test_a_misspelt_key_is_named_with_the_right_one(path: tuple[Any, ...], position: int, how: str) -> None:
+    key = path[-1]
+    at = position % (len(key) - 1)
+    wrong = {
+        "drop": key[:at] + key[at + 1 :],
+        "double": key[: at + 1] + key[at:],
+        "swap": key[:at] + key[at + 1] + key[at] + key[at + 2 :],
+    }[how]
+    line = complaint(changed(path, lambda place, old: place.update({wrong: place.pop(old)}))) if wrong != key else None
+    if line is not None:
+        assert f"{wrong}: unknown key" in line
+        assert f"did you mean '{key}'?" in line or f"allowed: {key}" in line or f", {key}" in line
+        assert "c.yaml" in line
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(["workloads", "probes", "timelines"]), st.text("abcdefgh_13", min_size=1, max_size=20))
+def test_an_unknown_name_is_answered_with_the_known_ones(section: str, name: str) -> None:
+    line = complaint(changed((section,), lambda place, key: place[key].insert(1, name)))
+    assert line is not None
+    assert f"c.yaml: {section}[1]" in line
+    assert all(known in line for known in DEFAULT[section][:1])

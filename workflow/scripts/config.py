@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xtrace.cli._gate_input import read_budgets
 from xtrace.config import bad_value, check_schema, load_yaml
 from xtrace.errors import BadInput
 
 __all__ = ["SCHEMA", "check", "load_yaml", "probe_specs"]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
+BUDGETS = "configs/budgets.yaml"
 
 
 def check(config: Mapping[str, Any], file: str) -> None:
@@ -29,6 +31,29 @@ def check(config: Mapping[str, Any], file: str) -> None:
     _known(config["timelines"], config["workloads"], "timelines", file, "among workloads")
     _known(config["probes"], groups, "probes", file, f"in {config['matched_sites']}")
     _known(config["baselines"]["groups"], groups, "baselines.groups", file, f"in {config['matched_sites']}")
+    matched = config["measurement"].get("matched", [])
+    _known(matched, config["baselines"]["groups"], "measurement.matched", file, "among baselines.groups")
+    _check_devices(config.get("devices", ()), str(config["arch"]), file)
+    if Path(budgets := str(config.get("budgets", BUDGETS))).is_file() or "budgets" in config:
+        read_budgets(Path(budgets), [])  # a measurement whose budgets turn out to be wrong would be lost
+
+
+def _check_devices(devices: Sequence[Mapping[str, Any]], arch: str, file: str) -> None:
+    """Names are distinct, and an architecture is one that the vendor makes."""
+    for index, device in enumerate(devices):
+        place = f"devices[{index}]"
+        name, vendor, own = (str(device[key]) for key in ("name", "vendor", "arch"))
+        if name in [str(d["name"]) for d in devices[:index]]:
+            raise bad_value(file, f"{place}.name", f"{name!r} is there twice", None, [])
+        if vendor == "simulated" and own != arch:
+            raise bad_value(file, f"{place}.arch", f"a simulated device runs this run's images, not {own}", own, [arch])
+        if vendor != "simulated" and (vendor == "amd") != own.startswith("gfx"):
+            fitting = [a for a in _architectures() if (vendor == "amd") == a.startswith("gfx")]
+            raise bad_value(file, f"{place}.arch", f"{vendor} makes no {own}", own, fitting)
+
+
+def _architectures() -> list[str]:
+    return [str(a) for a in load_yaml(SCHEMA)["$defs"]["device"]["properties"]["arch"]["enum"]]
 
 
 def probe_specs(matched_sites: str | Path) -> dict[str, str]:

@@ -116,8 +116,8 @@ class Budgets:
             place = f"budgets[{number}]"
             for key in KEYS:
                 allowed = _names(cells, key, self.gpus)
-                if not any(fnmatchcase(name, entry.patterns[key]) for name in allowed):
-                    value = entry.patterns[key]
+                value = entry.patterns[key]
+                if value != "*" and not any(fnmatchcase(name, value) for name in allowed):
                     raise bad_value(self.file, f"{place}.{key}", f"no cell has {value!r}", value, allowed)
             keys = [key for key in KEYS if key != "gpu"]  # which GPU will run a cell is not known before it did
             if not any(entry.matches(cell, keys) for cell in cells):
