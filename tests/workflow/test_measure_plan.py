@@ -120,3 +120,24 @@ def test_the_extension_keeps_the_protocol_of_the_first_look(tmp_path: Path) -> N
     args = arguments(tmp_path, *shape_of(tmp_path), "--extend-from", str(tmp_path), "--base", "old")
     with pytest.raises(BadInput, match="the first look had blocks"):
         measure_plan.extension(args, [PP], None)
+
+
+def test_the_pad_control_is_for_cells_that_got_faster(tmp_path: Path) -> None:
+    cells = [
+        {"workload": SOFTMAX, "tracer": "xtrace", "probes": probes, "flags": flags}
+        for probes, flags in (("pp", ["LAYOUT_SHIFT", "BIMODAL"]), ("sche", ["BIMODAL"]))
+    ]
+    verdict = tmp_path / "gate.json"
+    write_json(verdict, {"schema": "xtrace/gate/1", "cells": cells})
+    assert measure_plan.flagged(verdict, [SCHE, PP]) == [PP]
+    write_json(verdict, {"schema": "xtrace/map/1"})
+    with pytest.raises(BadInput, match="expected 'xtrace/gate/1'"):
+        measure_plan.flagged(verdict, [PP])
+
+
+def test_without_a_flag_no_pad_control_runs(tmp_path: Path, capsys) -> None:
+    verdict = tmp_path / "gate.json"
+    write_json(verdict, {"schema": "xtrace/gate/1", "cells": []})
+    line = ["--out", str(tmp_path / "pad"), "--pad-flagged", str(verdict), "--cells", str(PP)]
+    assert measure_overhead.main(line) == 0
+    assert "no pad control is needed" in capsys.readouterr().out

@@ -107,6 +107,34 @@ rule gate:
         ' cat {log}; echo "samples in {params.folder}: {params.kind}"; test $code -le 3'
 
 
+rule pad_control:
+    """The traced images with NOPs for probes, for cells that ran faster traced: was it only that their code moved?"""
+    input:
+        verdict="results/gate.json",
+        traced=[instrumented(*cell) for cell in CELLS if cell[1] == "xtrace"],
+    output:
+        directory("results/gate/pad"),
+    log:
+        "results/logs/gate/pad.log",
+    retries: 0
+    conda:
+        ENV
+    resources:
+        gpu=1,
+        mem_mb=memory(16000),
+        runtime=60,
+    params:
+        cells=GATED,
+        repeats=BLOCKS,
+        shape=config["measurement"].get("shape", "default"),
+    message:
+        "pad control of the cells that {input.verdict} flags"
+    shell:
+        "mkdir -p {output}; python workflow/scripts/measure_overhead.py --cells {params.cells}"
+        " --pad-flagged {input.verdict} {params.repeats} --shape {params.shape}"
+        " --input-cache .cache/inputs --out {output} 2>&1 | tee {log}"
+
+
 rule calibrate:
     """How noisy this machine is, and how many repeats follow from it (`measurement: calibration:` uses the file)."""
     input:

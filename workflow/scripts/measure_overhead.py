@@ -61,6 +61,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--flush-factor", type=float, help="L2 sizes written before a launch; default: 2, or as calibrated")
     p.add_argument("--calibration", type=Path, help="file of calibrate.py for this GPU: repeats that are not given")
     p.add_argument("--pad", action="store_true", help="also time the pad image (blocks of kind AP)")
+    p.add_argument(
+        "--pad-flagged", type=Path, metavar="VERDICT", help="--pad, only the cells flagged LAYOUT_SHIFT there"
+    )
     p.add_argument("--base", type=Path, metavar="DIR", help="also time these older traced images (blocks of kind AO)")
     p.add_argument("--base-revision", default="", help="name of the revision that made them, for the record")
     p.add_argument("--clocks", default="unlocked", help="clock policy that the operator set; nothing is changed here")
@@ -105,6 +108,11 @@ def main(arguments: Sequence[str]) -> int:
     if args.replicate is not None:
         number = args.replicate
         return replicate(args, cells, number, lambda c: c.file(args.out, number), stop_at_error=False)
+    if args.pad_flagged is not None:
+        args.pad, cells = True, measure_plan.flagged(args.pad_flagged, cells)
+        if not cells:
+            print("no cell is flagged LAYOUT_SHIFT: no pad control is needed", flush=True)
+            return 0
     budgets = None if args.budgets is None else parse_budgets(load_yaml(args.budgets), str(args.budgets))
     if args.extend_from is not None:
         spans = measure_plan.extension(args, cells, budgets)

@@ -14,9 +14,10 @@ from xtrace.errors import BadInput
 from xtrace.stats import samples
 from xtrace.stats.budgets import Budgets
 from xtrace.stats.budgets import CellName as BudgetName
-from xtrace.stats.gate import Rule, decide, decide_change
+from xtrace.stats.gate import Flag, Rule, decide, decide_change
+from xtrace.stats.verdicts import SCHEMA as VERDICT
 
-__all__ = ["Estimate", "extension", "first_look", "plan", "predict", "table"]
+__all__ = ["Estimate", "extension", "first_look", "flagged", "plan", "predict", "table"]
 
 # Assumptions for documents that do not say how long they took.
 FLUSH_BYTES_PER_S = 2e12  # overwriting device memory; about half of an H200's peak
@@ -137,6 +138,17 @@ def extension(args: argparse.Namespace, cells: Sequence[CellName], budgets: Budg
         due[name] = range(rule.processes, rule.extended)
     args.first_process = min((s.start for s in due.values()), default=0)
     return {c: due[c] for c in cells if c in due}
+
+
+def flagged(verdict: Path, cells: Sequence[CellName]) -> list[CellName]:
+    """Cells that a verdict of ``xtrace gate`` flags: their code ran faster for being moved. BadInput XT7444."""
+    document = read_json(verdict)
+    if document.get("schema") != VERDICT:
+        raise BadInput("XT7444", f"schema is {document.get('schema')!r}, expected {VERDICT!r}", where=str(verdict))
+    found = {
+        CellName(c["workload"], c["tracer"], c["probes"]) for c in document["cells"] if Flag.LAYOUT_SHIFT in c["flags"]
+    }
+    return [c for c in cells if c in found]
 
 
 def _rule(budgets: Budgets, cell: CellName, device: str, kernel: str = "") -> Rule:
