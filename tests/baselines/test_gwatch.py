@@ -15,7 +15,7 @@ from baselines.gwatch.records import read_records
 from baselines.gwatch.tool import Tool
 from baselines.run import BaselineArm
 from tests.baselines import fake_gwatch
-from workflow.scripts import compare_gwatch, gwatch_report
+from workflow.scripts import compare_gwatch, gwatch_report, measure_overhead
 from workflow.scripts.common import read_json, write_json
 from workflow.scripts.gwatch_pairs import Layout
 from xtrace.errors import BadInput
@@ -150,6 +150,21 @@ def test_a_failure_of_either_tool_is_part_of_the_report(
     assert not document["timed"]
     assert [f["step"] for f in document["failures"]] == ["gwatch build"]
     assert "no site could be placed" in capsys.readouterr().out
+
+
+def test_both_tools_are_timed_in_the_same_processes(
+    corpus: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(corpus, tool, tmp_path / "out", "build")
+    seen: list[list[str]] = []
+    monkeypatch.setattr(compare_gwatch.subprocess, "run", lambda command, **_: seen.append(command))
+    compare(corpus, tool, tmp_path / "out", "time")
+    (command,) = seen
+    given = measure_overhead.parser().parse_args(command[2:])
+    assert given.cells == [f"{NAME}:xtrace:pp-matched", f"{NAME}:gwatch:pp-matched"]
+    layout = Layout(tmp_path / "out", corpus)
+    assert (given.corpus, given.traced, given.baselines) == (corpus, layout.traced, layout.baselines)
+    assert given.control_blocks > 0
 
 
 def test_the_report_gives_intervals_outputs_and_record_counts(corpus: Path, tool: Tool, tmp_path: Path) -> None:
