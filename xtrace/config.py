@@ -6,12 +6,14 @@ import difflib
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import yaml
 
 from xtrace.errors import BadInput
+
+if TYPE_CHECKING:
+    import jsonschema
 
 __all__ = ["bad_value", "check_schema", "load_yaml"]
 
@@ -37,6 +39,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
 def check_schema(document: Mapping[str, Any], schema: Mapping[str, Any], file: str) -> None:
     """Raises ``BadInput`` XT7402 for the first violation, naming file, key, value found and values allowed."""
+    import jsonschema  # here: measuring jobs read YAML and need no schema
+
     validator = jsonschema.Draft202012Validator(schema)
     # A misspelt key before the missing one that it should have been.
     errors = sorted(
