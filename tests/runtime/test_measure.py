@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -374,3 +376,19 @@ def test_children_are_started_with_the_same_options(files: Path) -> None:
     for name in (*processes.FORWARDED, *processes.SWITCHES):
         assert getattr(again, name) == getattr(args, name), name
     assert again.replicate == 3
+
+
+def test_a_measuring_job_needs_few_packages() -> None:
+    """Machines with GPUs often have PyTorch's packages and not those of a command line or a schema checker."""
+    program = """
+import sys
+class Absent:
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in {"jsonschema", "click", "rich", "snakemake", "seaborn"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Absent())
+import workflow.scripts.measure_gate, workflow.scripts.measure_overhead, workflow.scripts.calibrate
+"""
+    root = Path(measure_overhead.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
