@@ -9,7 +9,8 @@ import pytest
 
 from xtrace.errors import BadInput
 from xtrace.stats import group
-from xtrace.stats.merge import is_simulated, merge
+from xtrace.stats.machine import is_simulated
+from xtrace.stats.merge import merge
 
 
 def sample(process: int = 0, file: str = "a.json", **change: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from xtrace import __version__
 from xtrace.cli._gate_input import read_results
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
-from xtrace.stats.merge import MergedCell, is_simulated, merge
+from xtrace.stats.machine import is_simulated
+from xtrace.stats.merge import MergedCell, merge
 
 __all__ = ["command"]
 

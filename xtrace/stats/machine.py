@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from xtrace.stats.intervals import equivalence
 from xtrace.stats.rule import Rule
 from xtrace.stats.samples import CellSummary
 
-__all__ = ["unfit_machine"]
+__all__ = ["is_simulated", "unfit_machine"]
 
 _MACHINE = {
     "other_processes": "other processes used the GPU",
@@ -17,6 +18,11 @@ _MACHINE = {
     "xid": "the driver reported a fault (XID)",
 }
 _ONE_MACHINE = {"uuid": "GPUs", "driver": "drivers", "clocks": "clock policies"}
+
+
+def is_simulated(document: Mapping[str, Any]) -> bool:
+    """Whether a document's times are make-believe (:mod:`xtrace.runtime.simulated_machine`)."""
+    return bool((document.get("provenance") or {}).get("driver") == "simulated")
 
 
 def unfit_machine(summary: CellSummary, rule: Rule) -> Iterable[str]:
@@ -32,6 +38,8 @@ def unfit_machine(summary: CellSummary, rule: Rule) -> Iterable[str]:
     elif summary.overhead is not None and control.processes < summary.overhead.processes:
         yield f"only {control.processes} of {summary.overhead.processes} processes ran the A/A' control"
     documents = summary.cell.documents
+    if any(is_simulated(d) for d in documents):
+        yield "the device is simulated: its times are make-believe"
     for key, what in _MACHINE.items():
         count = sum(1 for d in documents if (d.get("machine") or {}).get(key))
         if count:

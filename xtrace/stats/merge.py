@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtrace.errors import BadInput
+from xtrace.stats.machine import is_simulated
 from xtrace.stats.samples import CELL_KEYS, SCHEMA
 
-__all__ = ["MergedCell", "is_simulated", "merge"]
+__all__ = ["MergedCell", "merge"]
 
 # Facts that must agree among the processes of one cell; "images" holds the SHA-256 of the images that were timed.
 SAME = ("cuda", "torch", "triton", "cuda_bindings", "clocks", "git", "xtrace")
@@ -39,11 +40,6 @@ class MergedCell:
     @property
     def measured(self) -> bool:
         return any(d["blocks"] for d in self.documents)
-
-
-def is_simulated(document: Mapping[str, Any]) -> bool:
-    """Whether a document's times are make-believe (:mod:`xtrace.runtime.simulated_machine`)."""
-    return bool(document["provenance"].get("driver") == "simulated")
 
 
 def merge(documents: Iterable[Mapping[str, Any]]) -> list[MergedCell]:

@@ -73,7 +73,7 @@ def gate_report(
     cells = [cell for cell in group(samples) if selection.wants(cell.names)]
     gated, reported, changes, judged = [], [], [], []
     for cell in cells:
-        excuse = excuses.pop(_key(cell.names), "")
+        excuse = excuses.get(_gap(cell.names)) or excuses.get((*_key(cell.names), ""), "")
         if not selection.gates(cell.names):
             summary = summarise(cell, budgets.rule.alpha)
             reported.append(_describe(summary) | {"notes": list(unfit_machine(summary, budgets.rule))})
@@ -115,16 +115,21 @@ def _key(names: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(names.get("workload")), str(names.get("tracer")), str(names.get("probes"))
 
 
+def _gap(names: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Whose samples are missing: on one device, or, where the run did not get to know its device, on any."""
+    return *_key(names), str(names.get("device") or "")
+
+
 def _label(cell: Mapping[str, Any]) -> str:
     return " / ".join(str(cell[key]) for key in ("workload", "tracer", "probes", "device") if cell.get(key))
 
 
-def _excuses(documents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], str]:
-    found: dict[tuple[str, str, str], str] = {}
+def _excuses(documents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], str]:
+    found: dict[tuple[str, str, str, str], str] = {}
     for document in documents:
         cell = document.get("cell")
         if isinstance(cell, Mapping):
-            found.setdefault(_key(cell), str(document["unsupported"]))
+            found.setdefault(_gap(cell), str(document["unsupported"]))
     return found
 
 
@@ -198,18 +203,21 @@ def _change(summary: CellSummary, decision: Decision, budgets: Budgets) -> dict[
 
 
 def _missing(
-    excuses: Mapping[tuple[str, str, str], str], selection: Selection, present: Iterable[Mapping[str, Any]]
+    excuses: Mapping[tuple[str, str, str, str], str], selection: Selection, present: Iterable[Mapping[str, Any]]
 ) -> Iterable[dict[str, Any]]:
     """Cells that should be decided and have no samples: they are open, never passed."""
-    have = {_key(cell) for cell in present}
-    reasons = dict.fromkeys(selection.expected, "no samples") | {k: f"not measured: {v}" for k, v in excuses.items()}
-    for (workload, tracer, probes), reason in sorted(reasons.items()):
+    there = list(present)
+    have = {_gap(cell) for cell in there} | {(*_key(cell), "") for cell in there}
+    reasons = {(*cell, ""): "no samples" for cell in selection.expected if not any(g[:3] == cell for g in excuses)}
+    reasons |= {gap: f"not measured: {why}" for gap, why in excuses.items()}
+    for gap, reason in sorted(reasons.items()):
+        workload, tracer, probes, device = gap
         names = {"workload": workload, "kernel": "", "tracer": tracer, "probes": probes}
-        if (workload, tracer, probes) in have or not selection.gates(names) or not selection.wants(names):
+        if gap in have or not selection.gates(names) or not selection.wants(names):
             continue
         yield {
             **names,
-            "device": "",
+            "device": device,
             "overhead": None,
             "verdict": str(Verdict.INCONCLUSIVE),
             "reasons": [reason],
