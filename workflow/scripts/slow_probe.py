@@ -68,8 +68,13 @@ def slow(traced: bytes, trace_map: Mapping[str, Any], loads: int = 1, name: str 
 
 
 def _record_words(image: Image, trace_map: Mapping[str, Any]) -> dict[str, set[int]]:
-    """Indices of the words in record islands, by kernel; raises what :func:`inserted_words` does."""
-    recorded = {e["name"]: {int(s["pc"]) for s in e["sites"] if s["id"] is not None} for e in trace_map["kernels"]}
+    """Indices of the words in record islands, by kernel; raises what :func:`inserted_words` does.
+
+    Not in the entry island: there the header's address is only being computed.
+    """
+    recorded = {
+        e["name"]: {int(s["pc"]) for s in e["sites"] if s["id"] is not None} - {0} for e in trace_map["kernels"]
+    }
     islands = {
         e["name"]: iter([x for x in sorted(e["islands"], key=lambda x: int(x["pc"])) for _ in range(x["words"])])
         for e in trace_map["kernels"]
