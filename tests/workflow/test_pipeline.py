@@ -127,3 +127,35 @@ def test_with_a_gpu_every_cell_is_measured_in_fresh_processes(
     assert "--cells xtrace:sche xtrace:pp proton:sche ptx-probe:sche --processes 6" in log
     assert jobs["trace"] == "1"
     assert jobs["plot_timeline"] == "1"
+
+
+def test_devices_of_a_cluster_are_jobs_of_their_own(tree: Path) -> None:
+    """Planned without a GPU at hand; what cannot be traced needs none."""
+    two = ["--config", "workloads=[softmax_triton,rmsnorm_triton]"]
+    log = snakemake(tree, "--dry-run", "--configfile", "configs/cluster.yaml", *two)
+    jobs = dict(line.split() for line in log.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit())
+    assert (jobs["measure_on"], jobs["no_device"]) == ("4", "4")
+    assert "trace" not in jobs
+    assert "no measurement: softmax_triton on mi300x, AMD architecture gfx942 is not modelled yet" in log
+
+
+RULES = """
+import json
+from pathlib import Path
+from snakemake.api import SnakemakeApi
+from snakemake.settings.types import OutputSettings, Quietness, ResourceSettings
+with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
+    workflow = api.workflow(resource_settings=ResourceSettings(cores=1), snakefile=Path("Snakefile"))
+    rules = {r.name: ["gpu" in r.resources.keys(), r._restart_times] for r in workflow._workflow.rules}
+print(json.dumps(rules))
+"""
+
+
+def test_timed_rules_are_never_tried_again_and_build_rules_are(tree: Path) -> None:
+    """Whatever a profile says: a measurement that is repeated until it works out proves nothing."""
+    done = subprocess.run([sys.executable, "-c", RULES], capture_output=True, text=True, check=True, cwd=tree)
+    rules = json.loads(done.stdout.splitlines()[-1])
+    timed = {name for name, (gpu, _) in rules.items() if gpu}
+    assert {"measure", "measure_on", "trace", "measure_gate", "calibrate"} <= timed
+    assert {rules[name][1] for name in timed} == {0}
+    assert {rules[name][1] for name in ("corpus", "splice", "verify", "baseline")} == {2}
