@@ -82,8 +82,9 @@ def test_an_older_revision_runs_beside_the_new_one(tree: Path) -> None:
     (cell,) = verdict["cells"]
     (change,) = verdict["changes"]
     assert (cell["workload"], cell["probes"]) == ("softmax_triton", "pp")
-    assert change["verdict"] == "PASS"
+    assert change["verdict"] == cell["verdict"] == "INVALID-ENV"  # make-believe times decide nothing
     assert abs(change["change"]["percent"]) < 0.5
+    assert change["change"]["processes"] >= 6
     raw = sorted((tree / "results" / "gate" / "raw").glob("*.json"))
     assert len(raw) >= 6
     document = json.loads(raw[0].read_text())
@@ -119,6 +120,21 @@ def test_without_a_gpu_it_says_in_one_line_that_it_cannot_compare(tree: Path) ->
     output = snakemake(tree, "gate", "--dry-run", "--config", "base=HEAD", "overhead=recorded", code=2)
     (line,) = [x for x in output.splitlines() if x.startswith("error[")]
     assert "nothing to compare with an older revision" in line
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("budgets=no.yaml", "error[XT7401] no.yaml: cannot be read"),
+        ('measurement={"calibration": "no.json"}', "error[XT7433] no.json: cannot be read"),
+        ("base=no-such-branch", "base: 'no-such-branch' is not a revision of"),
+    ],
+)
+def test_a_mistake_in_the_gate_s_configuration_is_one_line(tree: Path, setting: str, words: str) -> None:
+    output = snakemake(tree, "gate", "--dry-run", "--config", "overhead=recorded", setting, code=2)
+    (line,) = [x for x in output.splitlines() if x.startswith("error[")]
+    assert words in line
     assert "Traceback" not in output
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import xtrace
 from workflow.scripts import slow_probe
-from xtrace.errors import Refused
+from xtrace.errors import Refused, XtraceError
 from xtrace.fidelity import compare
 from xtrace.image import parse
 from xtrace.isa import for_arch
@@ -67,8 +67,27 @@ def test_a_folder_is_done_image_by_image(tmp_path: Path, golden_image: Callable[
         traced = xtrace.splice(image, probes=probes)
         (folder / f"{probes}.cubin").write_bytes(traced.data)
         (folder / f"{probes}.cubin.map.json").write_text(json.dumps(traced.map))
-    slow_probe.main([str(tmp_path / "traced"), "-o", str(tmp_path / "slow")])
+    slow_probe.main([str(tmp_path / "traced"), "-o", str(tmp_path / "slow"), "--corpus", str(tmp_path / "none")])
     said = capsys.readouterr().out
-    assert "records wait for 1 load more" in said
+    assert "records wait for 1 load more; promises not checked" in said
     assert f"unsupported {folder / 'sche.cubin'}" in said
     assert sorted(p.name for p in (tmp_path / "slow" / "toy").iterdir()) == ["pp.cubin", "pp.cubin.map.json"]
+
+
+def test_promises_are_checked_where_the_original_is(
+    tmp_path: Path, golden_image: Callable[[str], Path], capsys
+) -> None:
+    path = golden_image("triton_softmax")
+    traced = xtrace.splice(xtrace.load(path), probes="pp")
+    corpus, image = tmp_path / "corpus" / "toy", tmp_path / "traced" / "toy" / "pp.cubin"
+    corpus.mkdir(parents=True)
+    image.parent.mkdir(parents=True)
+    (corpus / "original.cubin").write_bytes(path.read_bytes())
+    image.write_bytes(traced.data)
+    image.with_name("pp.cubin.map.json").write_text(json.dumps(traced.map))
+    arguments = [str(image), "-o", str(tmp_path / "slow.cubin"), "--corpus", str(tmp_path / "corpus")]
+    slow_probe.main(arguments)
+    assert "all promises but `effects` hold" in capsys.readouterr().out
+    (corpus / "original.cubin").write_bytes(golden_image("spin").read_bytes())
+    with pytest.raises(XtraceError):
+        slow_probe.main(arguments)

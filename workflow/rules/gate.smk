@@ -4,9 +4,14 @@
 
 from workflow.scripts.base_images import resolve
 from workflow.scripts.devices import listed_gpus
+from workflow.scripts.protocol import derived
 from xtrace.errors import MissingTool
 
+BUDGETS = config.get("budgets", "configs/budgets.yaml")
+
 try:
+    if CALIBRATION:
+        derived(Path(CALIBRATION))
     BASE = resolve(config["base"]) if config.get("base") else ""
     if BASE and not MEASURE:
         raise MissingTool(
@@ -19,7 +24,6 @@ try:
 except XtraceError as error:
     stop(error)
 
-BUDGETS = config.get("budgets", "configs/budgets.yaml")
 GATED = [f"{workload}:{tracer}:{probes}" for workload, tracer, probes in CELLS if tracer == "xtrace"]
 RECORDED = Path(config["recorded"], "overhead", "raw")
 THIS_GPU = next((uuid for _, uuid in listed_gpus()), "this-gpu")

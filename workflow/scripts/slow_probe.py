@@ -31,13 +31,15 @@ from xtrace.image import CodeEdit, Image, parse, rewrite
 from xtrace.isa.model import Control
 from xtrace.isa.nvidia import control
 from xtrace.splice.pad import inserted_words
+from xtrace.verify import verify
 
-__all__ = ["Slowed", "slow"]
+__all__ = ["Slowed", "check", "slow"]
 
 WORD = 16
 NOP = 0x7918
 LOAD = 0x7981 | 255 << 24 | 0x081EE900 << 64  # LDG.E.STRONG.GPU R0, [UR0]: register in bits 16-23, address in 32-37
 ALIGNMENT = 128
+ORIGINAL = "original.cubin"
 
 
 @dataclass(frozen=True)
@@ -175,12 +177,22 @@ def _moved_map(
     return out
 
 
-def _write(source: Path, target: Path, loads: int) -> str:
+def check(original: bytes, slowed: Slowed, where: str) -> None:
+    """Refused XT7450 unless every promise but `effects` holds."""
+    broken = {p for p, status in verify(original, slowed.data, slowed.map).promises.items() if status == "FAIL"}
+    if broken - {"effects"}:
+        raise Refused("XT7450", f"would break {', '.join(sorted(broken - {'effects'}))}", where=where)
+
+
+def _write(source: Path, target: Path, loads: int, original: Path) -> str:
     slowed = slow(read_bytes(source), read_json(source.with_name(source.name + ".map.json")), loads, str(source))
+    if checked := original.is_file():
+        check(read_bytes(original), slowed, str(source))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_json(target.with_name(target.name + ".map.json"), slowed.map)
     write_atomic(target, slowed.data)
-    return f"{target}: {sum(slowed.sites.values())} records wait for {loads} load{'s' * (loads != 1)} more"
+    promises = "all promises but `effects` hold" if checked else f"promises not checked, there is no {original}"
+    return f"{target}: {sum(slowed.sites.values())} records wait for {loads} load{'s' * (loads != 1)} more; {promises}"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -189,18 +201,21 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--loads", type=int, default=1, help="loads in front of every record, one after the other")
     parser.add_argument("--probes", default="*", help="in a folder: only images of this probe set")
+    parser.add_argument("--corpus", type=Path, default=Path("results/corpus"), help="originals, to check promises")
     given = parser.parse_args(arguments)
     if not 1 <= given.loads <= 64:
         raise BadInput("XT7450", f"--loads {given.loads}", hint="1 to 64")
     if not given.traced.is_dir():
-        print(_write(given.traced, given.output, given.loads))
+        print(_write(given.traced, given.output, given.loads, given.corpus / given.traced.parent.name / ORIGINAL))
         return
     images = sorted(given.traced.glob(f"*/{given.probes}.cubin"))
     if not images:
         raise BadInput("XT7450", "no traced image", where=str(given.traced))
     for source in images:
         try:
-            print(_write(source, given.output / source.parent.name / source.name, given.loads), flush=True)
+            workload = source.parent.name
+            target, original = given.output / workload / source.name, given.corpus / workload / ORIGINAL
+            print(_write(source, target, given.loads, original), flush=True)
         except XtraceError as error:
             print(f"unsupported {source}: {error}", flush=True)
 
