@@ -32,7 +32,7 @@ def check(config: Mapping[str, Any], file: str) -> None:
     _known(config["probes"], groups, "probes", file, f"in {config['matched_sites']}")
     _known(config["baselines"]["groups"], groups, "baselines.groups", file, f"in {config['matched_sites']}")
     matched = config["measurement"].get("matched", [])
-    _known(matched, config["baselines"]["groups"], "measurement.matched", file, "among baselines.groups")
+    _known(matched, groups, "measurement.matched", file, f"in {config['matched_sites']}")
     _check_devices(config.get("devices", ()), str(config["arch"]), file)
     if Path(budgets := str(config.get("budgets", BUDGETS))).is_file() or "budgets" in config:
         read_budgets(Path(budgets), [])  # a measurement whose budgets turn out to be wrong would be lost
