@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.workflow.samples import FA3, GEMM, SOFTMAX, write_results
@@ -21,8 +23,11 @@ WORKLOADS = [FA3, SOFTMAX, GEMM]
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     write_results(folder)
-    for figure in ("coverage", "overhead"):
-        plot([figure, "--table", str(folder / f"{figure}.csv"), "--out", str(folder / "plots" / figure)])
+    cells, fit = ["--cells", str(folder / "overhead.csv")], ["--fit", str(folder / "dose_fit.csv")]
+    more = {"blocks": cells, "replicates": cells, "dose": fit}
+    for figure in ("coverage", "overhead", "blocks", "replicates", "dose", "trend", "architectures"):
+        out = ["--out", str(folder / "plots" / figure), "--more", str(folder / "plots" / "more" / figure)]
+        plot([figure, "--table", str(folder / f"{figure}.csv"), *out, *more.get(figure, [])])
     plot(
         [
             "preservation",
@@ -93,14 +98,67 @@ def test_every_table_is_there(complete: Path) -> None:
         "not measured",
     ):
         assert words in text, words
-    assert text.count("data:image/svg+xml;base64,") == 3
+    assert text.count("data:image/svg+xml;base64,") == 8  # one page each
 
 
 def test_recorded_figures_are_labelled(complete: Path) -> None:
     assert "recorded measurements, not made in this run" in page(complete)
 
 
-@pytest.mark.parametrize("name", ["certificates", "preservation", "coverage", "refusals", "overhead"])
+def test_further_pages_of_a_figure_follow_the_first_in_order(results: Path) -> None:
+    for page_number in (2, 10):
+        (results / "plots" / "more" / "overhead" / f"{page_number}.svg").write_text(
+            f"<svg><!-- {page_number} --></svg>"
+        )
+    figure = page(results).split('id="figure-overhead"')[1].split("</figure>")[0]
+    assert re.findall(r"page (\d) of 3", figure) == ["1", "2", "3"]
+    shown = [base64.b64decode(d) for d in re.findall(r"base64,([^\"]+)", figure)]
+    assert [b"<!-- 2 -->" in shown[1], b"<!-- 10 -->" in shown[2]] == [True, True]
+
+
+def test_one_broken_cell_is_a_row_and_the_others_stay(results: Path) -> None:
+    path = results / "overhead.csv"
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table.loc[table["probes"] == "sche", "overhead_percent"] = "nan"
+    table.to_csv(path, index=False)
+    section = page(results).split('id="overhead"')[1]
+    assert "overhead_percent is &#39;nan&#39;" in section
+    assert "bit-identical" in section  # the pp cell
+    assert "Not available" not in section.split('id="timeline"')[0]
+
+
+def test_budget_and_verdict_are_columns_and_a_failure_says_why(results: Path) -> None:
+    path = results / "overhead.csv"
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    gated = table["probes"] == "pp"
+    table.loc[gated, ["budget_percent", "verdict", "reasons"]] = ["0.5", "FAIL", "the whole interval is above"]
+    table.to_csv(path, index=False)
+    text = page(results)
+    assert "FAIL: the whole interval is above" in text
+
+
+def test_a_simulated_device_is_said_first(results: Path) -> None:
+    path = results / "overhead.csv"
+    path.write_text(path.read_text().replace("NVIDIA H200", "Simulated GPU"))
+    assert "make-believe" in page(results).split("</header>")[0]
+
+
+def test_nothing_wide_stands_outside_a_scrolling_box(complete: Path) -> None:
+    text = page(complete)
+    assert text.count("<table") == text.count('<div class="scroll"><table')
+    assert 'name="viewport" content="width=device-width' in text
+    assert "@media print" in text
+
+
+def test_the_architectures_that_work_are_listed(complete: Path) -> None:
+    section = page(complete).split('id="architectures"')[1].split("</table>")[0]
+    assert "sm_90a" in section
+    assert "2 of 4 cells" in section
+
+
+@pytest.mark.parametrize(
+    "name", ["certificates", "preservation", "coverage", "refusals", "overhead", "architectures", "trend"]
+)
 @pytest.mark.parametrize("damage", ["missing", "empty", "broken", "header only"])
 def test_a_missing_or_broken_table_is_shown_as_such(results: Path, name: str, damage: str) -> None:
     path = results / f"{name}.csv"
@@ -109,8 +167,8 @@ def test_a_missing_or_broken_table_is_shown_as_such(results: Path, name: str, da
     if damage != "missing":
         path.write_text({"empty": "", "broken": "\x00\x01,,\n1", "header only": header + "\n"}[damage])
     text = page(results)
-    if name == "refusals" and damage == "header only":
-        assert "No site was refused" in text
+    if damage == "header only" and name in ("refusals", "trend"):
+        assert {"refusals": "No site was refused", "trend": "No revision was measured"}[name] in text
     else:
         assert "Not available" in text
         assert f"{name}.csv" in text

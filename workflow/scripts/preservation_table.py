@@ -61,31 +61,34 @@ def aggregate(table: pd.DataFrame) -> list[dict[str, Any]]:
     """One entry a cell of the table read back as text: shares over all kernels of the image, weighted by their
     instructions; sites, instructions and blocks added up. A cell without kernels keeps its status and reason; one with
     impossible values has the status "broken"."""
-    out = []
-    for (workload, tracer, probes), group in table.groupby(["workload", "tracer", "probes"], sort=False):
-        cell: dict[str, Any] = {"workload": workload, "tracer": tracer, "probes": probes}
-        good = group[group["status"] == "ok"]
-        if good.empty:
-            reason = ERROR_PREFIX.sub("", str(group.iloc[0]["reason"]))
-            out.append(cell | {"status": group.iloc[0]["status"], "reason": reason})
-            continue
-        if words := _impossible(good):
-            out.append(cell | {"status": "broken", "reason": words})
-            continue
-        weight = pd.to_numeric(good["instructions"])
-        cell |= {"status": "ok", "reason": "", "kernels": len(good)}
-        cell |= {level: float((pd.to_numeric(good[level]) * weight).sum() / weight.sum()) for level in LEVELS}
-        for name in ("sites", *COUNTS, "blocks", "changed_blocks", "control_fields_changed"):
-            values = pd.to_numeric(good[name], errors="coerce") if name in good else pd.Series([math.nan])
-            cell[name] = None if values.isna().any() else int(values.sum())
-        out.append(cell)
-    return out
+    cells: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault((row["workload"], row["tracer"], row["probes"]), []).append(row)
+    return [_cell(key, rows) for key, rows in cells.items()]
 
 
-def _impossible(rows: pd.DataFrame) -> str:
+def _cell(key: tuple[str, str, str], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    cell: dict[str, Any] = dict(zip(("workload", "tracer", "probes"), key, strict=True))
+    good = [r for r in rows if r["status"] == "ok"]
+    if not good:
+        return cell | {"status": rows[0]["status"], "reason": ERROR_PREFIX.sub("", str(rows[0]["reason"]))}
+    if words := _impossible(good):
+        return cell | {"status": "broken", "reason": words}
+    weights = [float(r["instructions"]) for r in good]
+    cell |= {"status": "ok", "reason": "", "kernels": len(good)}
+    for level in LEVELS:
+        whole = math.fsum(float(r[level]) * w for r, w in zip(good, weights, strict=True))
+        cell[level] = whole / math.fsum(weights)
+    for name in ("sites", *COUNTS, "blocks", "changed_blocks", "control_fields_changed"):
+        values = [number(r.get(name)) for r in good]
+        cell[name] = None if None in values else int(sum(v for v in values if v is not None))
+    return cell
+
+
+def _impossible(rows: list[dict[str, Any]]) -> str:
     """Which value of a cell cannot be a share of something, or a count; empty when all can."""
     for name in ("instructions", *LEVELS):
-        for text in rows[name]:
+        for text in (r[name] for r in rows):
             value = number(text)
             if value is None or value < 0 or (name in LEVELS and value > 1) or (name == "instructions" and value == 0):
                 return f"value that cannot be shown: {name} is {text!r}"

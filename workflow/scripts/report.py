@@ -9,7 +9,6 @@ import argparse
 import base64
 import importlib.metadata
 import platform
-import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -72,9 +71,7 @@ def picture(results: Path, stem: str, caption: str, alt: str) -> dict[str, Any]:
 
 
 def _data_uri(path: Path, data: bytes) -> str:
-    kind = "png"
-    if path.suffix == ".svg":  # indentation and line ends are a fifth of a drawing
-        kind, data = "svg+xml", re.sub(rb"\s*\n\s*", b" ", data)
+    kind = {".svg": "svg+xml", ".png": "png"}[path.suffix]
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 

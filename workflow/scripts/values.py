@@ -25,11 +25,15 @@ def rounded(value: float) -> float | None:
 
 def places(table: pd.DataFrame) -> pd.Series[str]:
     """What to call the workload of each row: with its device, and its shape, where the table holds several of them."""
-    names = table["workload"].astype(str)
-    if "device" in table and len(set(table["device"]) - {""}) > 1:
-        names = names + table["device"].map(lambda d: f" on {d}" if d else "")
-    if "shape" in table:
-        shapes = table[table["shape"] != ""].groupby("workload")["shape"].nunique()
-        several = table["workload"].map(lambda w: shapes.get(w, 0) > 1)
-        names = names + table["shape"].where(several, "").map(lambda s: f", {s}" if s else "")
-    return names
+    keys = [k for k in ("workload", "device", "shape") if k in table]
+    kinds = table[keys].drop_duplicates()
+    devices = set(kinds.get("device", pd.Series(dtype=str))) - {""}
+    shapes: dict[str, set[str]] = {}
+    for kind in kinds.to_dict("records"):
+        shapes.setdefault(kind["workload"], set()).add(kind.get("shape", ""))
+    names = []
+    for kind in kinds.to_dict("records"):
+        on = f" on {kind['device']}" if len(devices) > 1 and kind["device"] else ""
+        shape = f", {kind['shape']}" if len(shapes[kind["workload"]] - {""}) > 1 and kind["shape"] else ""
+        names.append(kind["workload"] + on + shape)
+    return table[keys].merge(kinds.assign(place=names), on=keys, how="left")["place"].set_axis(table.index)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -18,7 +17,7 @@ LOOKS = {
     "measured": ("#0072B2", "", "white"),
     "verified": ("#56B4E9", "", "black"),
     "built": ("#BFE3F5", "", "black"),
-    "modelled": ("#E8F4FB", "....", "black"),
+    "modelled": ("#E8F4FB", "----", "black"),
     "failed": ("#D55E00", "xxxx", "black"),
     "unsupported": ("#F3F3F3", MISSING_HATCH, "#444444"),
     "no data": ("#FFFFFF", "", "#444444"),
@@ -45,7 +44,7 @@ def draw(table: pd.DataFrame) -> list[Figure]:
     lines = -(-len(used) // 2)
     foot, step, top = 0.14 + 0.17 * lines, 0.38, 0.62
     height = top + foot + step * len(archs)
-    figure = plt.figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(WIDTH, height))
     left = 0.75
     ax = figure.add_axes((left / WIDTH, foot / height, 1 - (left + 0.1) / WIDTH, step * len(archs) / height))
     for y, arch in enumerate(archs):
@@ -56,8 +55,9 @@ def draw(table: pd.DataFrame) -> list[Figure]:
             ax.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, **box))
             plain = {"facecolor": colour, "edgecolor": "none", "pad": 1.0} if hatch else None
             words = cell["state"] + (f"\n{cell['detail']}" if cell["detail"] and len(tracers) <= 4 else "")
-            size = SMALL if len(tracers) <= 4 else SMALL - 0.5
-            ax.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=size, color=ink, bbox=plain)
+            if len(tracers) > 4:
+                words = words.replace("unsupported", "unsup-\nported")
+            ax.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=SMALL, color=ink, bbox=plain)
     ax.set_xlim(0, len(tracers))
     ax.set_ylim(len(archs), 0)
     names = [textwrap.fill(t, 12, break_on_hyphens=True) for t in tracers]

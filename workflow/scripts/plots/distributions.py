@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from workflow.scripts.plots import panels
-from workflow.scripts.plots.overhead import axis_words, percent_axis
+from workflow.scripts.plots.overhead import axis_words, cell_label, percent_axis
 from workflow.scripts.plots.rows import Row, missing, pages, paint
 from workflow.scripts.plots.style import (
     CONTROL,
@@ -23,6 +22,7 @@ from workflow.scripts.plots.style import (
     short,
     tracer_colour,
     tracer_marker,
+    tracer_name,
     tracer_order,
 )
 from workflow.scripts.report_view import no_figure
@@ -80,7 +80,7 @@ def _absent(panel: tuple[tuple[str, str], list[str], pd.DataFrame | None]) -> st
     _, tracers, blocks = panel
     have = set() if blocks is None else set(blocks[blocks["kind"] == "AB"]["tracer"])
     lost = [t for t in tracers if t not in have]
-    return f"no block: {', '.join(lost)}" if lost else ""
+    return f"no block: {', '.join(map(tracer_name, lost))}" if lost else ""
 
 
 def _curves(ax: Axes, panel: tuple[tuple[str, str], list[str], pd.DataFrame | None]) -> None:
@@ -88,12 +88,12 @@ def _curves(ax: Axes, panel: tuple[tuple[str, str], list[str], pd.DataFrame | No
     if blocks is not None:
         control = blocks[blocks["kind"] == "AA"]["value"]
         if len(control):
-            sns.ecdfplot(x=control, ax=ax, color=CONTROL, linewidth=1.0)
+            ax.ecdf(control, color=CONTROL, linewidth=1.0)
         for tracer in tracers:
             values = blocks[(blocks["tracer"] == tracer) & (blocks["kind"] == "AB")]["value"]
             if len(values):
                 look = {"color": tracer_colour(tracer), "linestyle": STYLES.get(tracer, "-"), "linewidth": 1.6}
-                sns.ecdfplot(x=values, ax=ax, **look)
+                ax.ecdf(values, **look)
         low, high = np.quantile(blocks["value"], [TAIL, 1 - TAIL])
         room = max(0.1 * (high - low), 0.2)
         ax.set_xlim(min(low, 0) - room, max(high, 0) + room)
@@ -118,11 +118,12 @@ def strip(table: pd.DataFrame, cells: pd.DataFrame | None = None) -> list[Figure
     have = set(table[list(CELL)].itertuples(index=False, name=None))
     for (place, tracer, probes), group in table.groupby(list(CELL)):
         records = group.to_dict("records")
-        rows.append(Row(place, f"{tracer} {probes}", {"tracer": tracer, "all": records}, tracer_colour(tracer)))
+        about = {"tracer": tracer, "all": records}
+        rows.append(Row(place, cell_label(tracer, probes), about, tracer_colour(tracer)))
     for record in [] if cells is None else cells.to_dict("records"):
         if tuple(record[k] for k in CELL) not in have:
             about = {"tracer": record["tracer"], "all": [], "reason": no_figure(record)}
-            label = f"{record['tracer']} {record['probes']}"
+            label = cell_label(record["tracer"], record["probes"])
             rows.append(Row(record["place"], label, about, tracer_colour(record["tracer"])))
     rows.sort(key=lambda r: (r.heading, tracer_order(r.record["tracer"]), r.label))
     every = [*table["overhead_percent"], *table["control_percent"]]

@@ -54,8 +54,9 @@ def _panel(ax: Axes, rows: Sequence[Mapping[str, Any]], lines: Mapping[tuple[str
             last = x == max(p[0] for p in points) and len(points) > 1
             side = {"xytext": (-4, 3), "ha": "right", "va": "bottom"} if last else {"xytext": (4, -3), "va": "top"}
             ax.annotate(label, (x, y), textcoords="offset points", fontsize=SMALL, color="#333333", zorder=5, **side)
-        if (line := lines.get(tuple(own[0][k] for k in GROUP))) is not None:
-            _fit(ax, line, tracer)
+        for key in dict.fromkeys(tuple(r[k] for k in GROUP) for r in own):
+            if key in lines:
+                _fit(ax, lines[key], tracer)
         reasons += [str(r["note"]) for r in own if _point(r) is None]
     ax.axhline(0, color="#333333", linewidth=0.8)
     ax.margins(x=0.04, y=0.22)

@@ -18,12 +18,13 @@ from workflow.scripts.plots.style import (
     missing_page,
     tracer_colour,
     tracer_marker,
+    tracer_name,
     tracer_order,
 )
 from workflow.scripts.report_view import no_figure
 from workflow.scripts.values import number, places
 
-__all__ = ["COLUMNS", "axis_words", "draw", "percent_axis", "rows"]
+__all__ = ["COLUMNS", "axis_words", "cell_label", "draw", "percent_axis", "rows"]
 
 COLUMNS = (
     *("workload", "tracer", "probes", "source", "processes", "overhead_percent", "low_percent", "high_percent"),
@@ -48,7 +49,7 @@ def draw(table: pd.DataFrame) -> list[Figure]:
         figure, ax = paint(
             sheet,
             _line,
-            title=f"Overhead of a traced launch ({' and '.join(sources)} samples)",
+            title=f"Overhead ({' and '.join(sources)} samples)",
             xlabel=axis_words("overhead", *limits),
             side=1.7,
             foot=0.56,
@@ -64,7 +65,11 @@ def rows(table: pd.DataFrame) -> list[Row]:
     """One row a cell: workload as heading, Xtrace first."""
     records = table.assign(place=places(table)).to_dict("records")
     records.sort(key=lambda r: (r["place"], tracer_order(r["tracer"]), r["probes"]))
-    return [Row(r["place"], f"{r['tracer']} {r['probes']}", r, tracer_colour(r["tracer"])) for r in records]
+    return [Row(r["place"], cell_label(r["tracer"], r["probes"]), r, tracer_colour(r["tracer"])) for r in records]
+
+
+def cell_label(tracer: str, probes: str) -> str:
+    return f"{tracer_name(tracer)} {probes}"
 
 
 def _line(ax: Axes, y: float, row: Row) -> None:

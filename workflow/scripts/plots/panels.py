@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -58,7 +57,7 @@ def paint(
         head = TITLE + (REMARK if remarks else 0)
         step = head + height + ticks
         total = top + step * deep + bottom
-        figure = plt.figure(figsize=(WIDTH, total))
+        figure = Figure(figsize=(WIDTH, total))
         left, gap, right = 0.62, 0.4, 0.12
         width = (WIDTH - left - right - gap * (columns - 1)) / columns
         for i, panel in enumerate(sheet):

@@ -33,7 +33,7 @@ WRITTEN = 4  # tracers up to which every bar can carry its figure
 
 def draw(table: pd.DataFrame, probes: str) -> list[Figure]:
     """The pages for one probe set. Workloads without any row of it do not get a panel."""
-    cells = [c for c in aggregate(table) if c["probes"] == probes]
+    cells = aggregate(table[table["probes"] == probes])
     workloads = list(dict.fromkeys(c["workload"] for c in cells))
     if not workloads:
         return missing_page(f"no preservation results for the probe set {probes!r}")
@@ -50,7 +50,7 @@ def draw(table: pd.DataFrame, probes: str) -> list[Figure]:
         columns=1,
         lines=4,
         height=1.35,
-        ticks=0.36,
+        ticks=0.36 if len({c["tracer"] for c in cells}) <= WRITTEN else 0.62,
         legend_columns=5,
     )
 
@@ -87,7 +87,7 @@ def _panel(ax: Axes, cells: list[dict[str, Any]]) -> None:
 
 
 def _tracer(name: str, cells: int) -> str:
-    return name if cells <= WRITTEN else textwrap.shorten(name.replace("-charitable", " (ch.)"), 14, placeholder="")
+    return name if cells <= WRITTEN else textwrap.fill(name, 10)
 
 
 def _missing(ax: Axes, position: int, cell: dict[str, Any], cells: int) -> None:
@@ -95,7 +95,8 @@ def _missing(ax: Axes, position: int, cell: dict[str, Any], cells: int) -> None:
     box = {"facecolor": "#F3F3F3", "edgecolor": "#C8C8C8", "hatch": MISSING_HATCH, "linewidth": 0}
     ax.add_patch(Rectangle((position - 0.42, 0), 0.84, 100, zorder=0, gid="missing", **box))
     width = max(int(46 / cells), 8)
-    reason = "\n".join(textwrap.wrap(clip(cell["reason"] or "no reason given", 5 * width), width)[:5])
+    words = clip(cell["reason"] or "no reason given", 500)
+    reason = "\n".join(textwrap.wrap(words, width, max_lines=5, placeholder="\N{HORIZONTAL ELLIPSIS}"))
     plain = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.9}
     ax.text(position, 50, reason, ha="center", va="center", fontsize=SMALL, style="italic", color="#444444", bbox=plain)
 

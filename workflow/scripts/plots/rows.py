@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -72,7 +71,7 @@ def paint(
     lines = len(rows) + len({r.heading for r in rows})
     top, bottom = 0.36, foot + 0.44
     height = top + bottom + ROW * lines
-    figure = plt.figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(WIDTH, height))
     ax = figure.add_axes((left / WIDTH, bottom / height, 1 - (left + side) / WIDTH, ROW * lines / height))
     figure.text(0.02, 1 - 0.12 / height, title, fontsize=10, fontweight="bold", va="top")
     if page:

@@ -7,6 +7,7 @@ column goes on further pages.
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from collections.abc import Sequence
@@ -16,19 +17,20 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from xtrace.files import write_atomic
+
 __all__ = [
     *("CONTROL", "HATCHES", "LEVEL_COLOURS", "LEVEL_HATCHES", "MARKERS", "MISSING_HATCH", "ROWS", "SMALL", "TRACERS"),
     *("WIDTH", "clip", "legend", "missing_page", "placeholder", "save", "setup", "short", "tracer_colour"),
-    *("tracer_marker", "tracer_order"),
+    *("tracer_marker", "tracer_name", "tracer_order"),
 ]
 
 WIDTH = 4.3  # inches: 413 CSS pixels, so that a phone shows the text at about nine tenths of its size
-ROWS = 32  # rows of one page
+ROWS = 44  # rows of one page
 SMALL = 8.0  # points: the smallest text of any figure
 
 # Okabe and Ito: distinguishable with every common colour-vision deficiency and in grey. Shape says the same again.
@@ -42,12 +44,12 @@ TRACERS = {
 MARKERS = {"xtrace": "o", "proton": "s", "proton-global": "P", "ptx-probe": "^", "ptx-probe-charitable": "v"}
 OTHER, OTHER_MARKER = "#7F7F7F", "X"
 CONTROL = "#8A8A8A"
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo")
+HATCHES = ("", "////", "----", "xxxx", "\\\\\\\\", "++++", "||||")  # lines: dots make drawings ten times as large
 MISSING_HATCH = "////"
 LEVEL_COLOURS = dict(
     zip(("strict", "relocated", "operands", "form", "opcode"), sns.color_palette("cividis", 5).as_hex(), strict=True)
 )
-LEVEL_HATCHES = dict(zip(LEVEL_COLOURS, ("", "////", "....", "\\\\\\\\", "xxxx"), strict=True))
+LEVEL_HATCHES = dict(zip(LEVEL_COLOURS, ("", "////", "----", "\\\\\\\\", "xxxx"), strict=True))
 SUFFIXES = (".svg", ".png")
 
 
@@ -85,6 +87,11 @@ def tracer_marker(tracer: str) -> str:
     return MARKERS.get(tracer, OTHER_MARKER)
 
 
+def tracer_name(tracer: str) -> str:
+    """A tracer's name for a label with little room."""
+    return tracer.replace("-charitable", " ch.")
+
+
 def tracer_order(tracer: str) -> tuple[int, str]:
     """Sort key: Xtrace first, then the others as they are declared, then unknown ones by name."""
     names = list(TRACERS)
@@ -103,7 +110,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def save(figures: Figure | Sequence[Figure], stem: Path, more: Path | None = None) -> list[Path]:
-    """Write the first page as ``stem.svg`` and ``stem.png``, further pages as ``more/2.svg`` and so on, and close all.
+    """Write the first page as ``stem.svg`` and ``stem.png``, further pages as ``more/2.svg`` and so on.
 
     ``more`` is made anew, also when there is one page only: pages of an earlier run do not stay.
     """
@@ -114,15 +121,23 @@ def save(figures: Figure | Sequence[Figure], stem: Path, more: Path | None = Non
         shutil.rmtree(more, ignore_errors=True)
         more.mkdir(parents=True)
         written += [_write(page, more / f"{count}.svg") for count, page in enumerate(pages[1:], 2)]
-    for page in pages:
-        plt.close(page)
     return written
 
 
 def _write(figure: Figure, path: Path) -> Path:
-    metadata = {"Date": None, "Creator": "xtrace"} if path.suffix == ".svg" else {"Software": "xtrace"}
-    figure.savefig(path, metadata=metadata)
+    if path.suffix == ".svg":
+        drawing = io.StringIO()
+        figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": "xtrace"})
+        write_atomic(path, _smaller(drawing.getvalue()))
+    else:
+        figure.savefig(path, metadata={"Software": "xtrace"})
     return path
+
+
+def _smaller(drawing: str) -> str:
+    """The same drawing in two thirds of the bytes: a hundredth of a point is enough, and indentation says nothing."""
+    rounded = re.sub(r"scale\([^)]*\)|(\.\d\d)\d+", lambda m: m.group(1) or m.group(0), drawing)
+    return re.sub(r"\s*\n\s*", "\n", rounded)
 
 
 def placeholder(ax: Axes, words: str) -> None:
@@ -144,8 +159,8 @@ def placeholder(ax: Axes, words: str) -> None:
 
 def missing_page(words: str) -> list[Figure]:
     """A figure of one page that says why there is nothing to draw."""
-    figure, ax = plt.subplots(figsize=(WIDTH, 1.4))
-    placeholder(ax, words)
+    figure = Figure(figsize=(WIDTH, 1.4))
+    placeholder(figure.add_axes((0.02, 0.05, 0.96, 0.9)), words)
     return [figure]
 
 
