@@ -14,6 +14,7 @@ from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
 from workflow.scripts import extra_arms, gpu_cells, gpu_files, measure_overhead, processes, trace_workload
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import BadInput, XtraceError
+from xtrace.runtime import older
 from xtrace.runtime.simulated import SimulatedDevice, simulated_image
 from xtrace.splice import SpliceResult
 from xtrace.stats import samples
@@ -288,6 +289,51 @@ def test_old_and_new_run_in_the_same_process(files: Path) -> None:
     assert (base["revision"], base["identical"]) == ("v0.1.0", False)
     assert base["checks"]["bit_identical"] is True
     assert base["checks"]["warps_seen"] == 8
+
+
+def _older_format(files: Path, schema: str = "xtrace/map/1", **changes) -> Path:
+    """The same with another trace map, as a version with another trace format wrote it."""
+    folder = _older(files)
+    path = folder / "toy" / "pp.cubin.map.json"
+    document = json.loads(path.read_text())
+    document["schema"] = schema
+    document["kernels"][0]["slot"] |= {"record": 8} | changes
+    path.write_text(json.dumps(document))
+    return folder
+
+
+def test_an_older_trace_format_is_no_obstacle(files: Path, monkeypatch) -> None:
+    monkeypatch.setattr(older, "SCHEMAS", ("an older one",))
+    _, path = _measure(files, _slow, "--base", str(_older_format(files, "an older one")))
+    document = json.loads(path.read_text())
+    assert Counter(b["kind"] for b in document["blocks"]) == {"AB": 3, "AO": 3, "AA": 2}
+    assert document["base"]["format"] == "an older one"
+    assert document["base"]["checks"]["trace_written"] is True
+    assert document["base"]["checks"]["guards_intact"] is True
+
+
+def test_an_unknown_trace_format_leaves_its_reason(files: Path) -> None:
+    _, path = _measure(files, _slow, "--base", str(_older_format(files, "xtrace/map/0")))
+    document = json.loads(path.read_text())
+    assert "another version: 'xtrace/map/0'" in document["base"]["unsupported"]
+    assert {b["kind"] for b in document["blocks"]} == {"AB", "AA"}
+
+
+def test_an_older_image_that_writes_nothing_is_not_timed(files: Path, monkeypatch) -> None:
+    monkeypatch.setattr(older, "SCHEMAS", ("an older one",))
+
+    def silent(device, image, config, packed) -> float:
+        traces = [] if b"older" in image else None
+        return toy_kernel(traces=traces)(device, image, config, packed)
+
+    _, path = _measure(files, silent, "--base", str(_older_format(files, "an older one")))
+    assert "trace_written" in json.loads(path.read_text())["base"]["unsupported"]
+
+
+def test_an_impossible_older_layout_is_refused(files: Path, monkeypatch) -> None:
+    monkeypatch.setattr(older, "SCHEMAS", ("an older one",))
+    _, path = _measure(files, _slow, "--base", str(_older_format(files, "an older one", stride=1 << 40)))
+    assert "impossible slot layout" in json.loads(path.read_text())["base"]["unsupported"]
 
 
 def test_an_older_image_that_cannot_be_had_leaves_its_reason(files: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import XtraceError
+from xtrace.runtime.buffers import TraceBuffer
 from xtrace.runtime.device import Device
+from xtrace.runtime.older import older_image
 from xtrace.runtime.replicate import Instrumented, check_cell
 from xtrace.runtime.timing import Arm
 from xtrace.splice.pad import pad
@@ -44,13 +47,24 @@ def load_extra(
     if cell.tracer != "xtrace":
         return out
 
-    def add(kind: str, key: str, note: dict[str, Any], loaded: Instrumented) -> None:
+    def add(
+        kind: str,
+        key: str,
+        note: dict[str, Any],
+        loaded: Instrumented,
+        older: Mapping[str, TraceBuffer] | None = None,
+    ) -> None:
         stack.callback(loaded.close)
         report = check_cell(device, case, loaded, full=False, timeout_s=timeout_s)
-        out.notes[key] = note | {"checks": report.values}
-        if report.failures:
-            print(f"CHECK {cell} {key}: {', '.join(report.failures)}", flush=True)
-            out.notes[key]["unsupported"] = f"not timed, failed: {', '.join(report.failures)}"
+        values, failures = report.values, report.failures
+        if older is not None:  # of another format: not read, but it must have been written
+            values |= {"guards_intact": all(b.guards_intact() for b in older.values())}
+            values |= {"trace_written": any(not b.untouched() for b in older.values())}
+            failures += [name for name in ("guards_intact", "trace_written") if not values[name]]
+        out.notes[key] = note | {"checks": values}
+        if failures:
+            print(f"CHECK {cell} {key}: {', '.join(failures)}", flush=True)
+            out.notes[key]["unsupported"] = f"not timed, failed: {', '.join(failures)}"
             return
         out.arms[kind] = loaded.arm
 
@@ -70,7 +84,13 @@ def load_extra(
                 "xtrace": str(old_map.get("xtrace", "")),
                 "identical": old == image,
             }
-            add("AO", "base", note, case.traced(old, old_map))
+            if old_map.get("schema") == trace_map.get("schema"):
+                add("AO", "base", note, case.traced(old, old_map))
+            else:
+                patched, buffers = older_image(device, old, old_map, str(case.meta["kernel"]), case.warps)
+                for buffer in buffers.values():
+                    stack.callback(buffer.free)
+                add("AO", "base", note | {"format": str(old_map["schema"])}, case.untraced(patched), buffers)
         except XtraceError as error:
             _missing(out, cell, "base", error)
     return out

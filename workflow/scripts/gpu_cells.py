@@ -124,6 +124,10 @@ class DirectCase:
             if b["role"] == "output"
         ]
 
+    @property
+    def warps(self) -> int:
+        return self.config.warps
+
     def outputs(self, arm: Any) -> Sequence[Region]:
         return self._outputs()
 
@@ -144,7 +148,7 @@ class DirectCase:
         return self.traced(*self.folders.traced_image(self.workload, probes))
 
     def untraced(self, image: bytes) -> Instrumented:
-        """An image with the same kernel that writes no trace (a pad image)."""
+        """An image with the same kernel, launched as it is."""
         arm = DirectArm(self.device, image, self.kernel, self.config, self.parameters)
         return Instrumented(arm, arm.close)
 
@@ -247,7 +251,7 @@ class AttentionCase:
         return self.traced(*self.folders.traced_image(self.workload, probes))
 
     def untraced(self, image: bytes) -> Instrumented:
-        """A library copy with another image in the original's place that writes no trace (a pad image)."""
+        """A library copy with another image in the original's place, used as it is."""
         return Instrumented(self._arm(*self._copy((self.image, image))), lambda: None)
 
     def traced(self, image: bytes, trace_map: Mapping[str, Any]) -> Instrumented:
