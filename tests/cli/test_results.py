@@ -87,3 +87,18 @@ def test_the_list_shows_why_a_cell_is_empty(tmp_path: Path) -> None:
     }
     write(tmp_path / "a", empty)
     assert "not measured: AMD architecture gfx942" in run("list", tmp_path / "a")
+
+
+def test_names_in_samples_cannot_leave_the_folder_or_hide_each_other(tmp_path: Path) -> None:
+    hostile = raw_sample(0)
+    hostile["cell"] |= {"workload": "../../w", "device": "/etc", "tracer": "a/b"}
+    hostile["provenance"]["device"] = "../.."
+    run("merge", write(tmp_path / "one", hostile), "-o", tmp_path / "deep" / "out")
+    inside = list((tmp_path / "deep").rglob("*.json"))
+    assert len(inside) == 2
+    assert {p.name for p in tmp_path.iterdir()} == {"one", "deep"}
+    alike = [raw_sample(0), raw_sample(0)]
+    alike[0]["cell"]["workload"], alike[1]["cell"]["workload"] = "a+b", "a/b"
+    with pytest.raises(BadInput, match="the same file name"):
+        run("merge", write(tmp_path / "two", *alike), "-o", tmp_path / "never")
+    assert not (tmp_path / "never").exists()

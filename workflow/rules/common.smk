@@ -124,7 +124,7 @@ wildcard_constraints:
     workload="|".join(WORKLOADS),
     tracer="|".join(["xtrace", *TRACERS]),
     probes="|".join(TRACED),
-    device="|".join(TARGETS) or "none",
+    device="|".join(TARGETS) or "-",
 
 
 # Seconds of work on tables: under a scheduler these would wait longer than they run.

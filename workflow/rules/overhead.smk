@@ -50,7 +50,7 @@ use rule measure as measure_on with:
     log:
         "results/logs/measure/{device}.{workload}.log",
     wildcard_constraints:
-        device="|".join(RUNNABLE) or "none",
+        device="|".join(RUNNABLE) or "-",
     resources:
         gpu=1,
         gpu_model=lambda wildcards: TARGETS[wildcards.device].gpu_model,
@@ -67,7 +67,7 @@ rule no_device:
     log:
         "results/logs/measure/{device}.{workload}.log",
     wildcard_constraints:
-        device="|".join(set(TARGETS) - set(RUNNABLE)) or "none",
+        device="|".join(set(TARGETS) - set(RUNNABLE)) or "-",
     conda:
         ENV
     params:

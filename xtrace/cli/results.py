@@ -107,6 +107,8 @@ def _copy(cell: MergedCell, document: dict[str, Any], root: Path) -> dict[str, s
     shape = hashlib.sha256(f"{names['shape']}/{names['dtype']}/{names['kernel']}".encode()).hexdigest()[:8]
     path = root / (_slug(cell.device) or "no-device") / shape / f"{stem}.{document['process']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        raise BadInput("XT7224", f"two cells of {names['workload']} would have the same file name", where=str(source))
     write_atomic(path, json.dumps(document, indent=1) + "\n")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     return {"file": str(path.relative_to(root)), "from": str(source), "sha256": digest}
