@@ -60,7 +60,7 @@ def test_the_linter_has_nothing_to_say(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("overhead=sometimes", "overhead: 'sometimes' is not allowed (allowed: auto, measure, recorded)"),
+        ("overhead=sometimes", "--config: overhead: 'sometimes' is not allowed (allowed: auto, measure, recorded)"),
         ("probes=[sche,ppp]", "probes[1]: 'ppp' is not defined in configs/matched_sites.yaml (did you mean 'pp'?"),
         ("workloadz=1", "workloadz: unknown key (did you mean 'workloads'?"),
     ],

@@ -48,7 +48,7 @@ def stop(error):
 
 
 try:
-    check(config, CONFIG_FILE)
+    check(config, CONFIG_FILE, command_line=workflow.config_settings.config or {})
     SPECS = probe_specs(config["matched_sites"])
 except XtraceError as error:
     stop(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,26 @@ SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 BUDGETS = "configs/budgets.yaml"
 
 
-def check(config: Mapping[str, Any], file: str) -> None:
+def check(config: Mapping[str, Any], file: str, command_line: Collection[str] = ()) -> None:
     """Check ``config`` against the schema and the files that it names.
+
+    Keys in ``command_line`` were given there (``--config``) and not in ``file``.
 
     Raises
     ------
     BadInput
         XT7402 with the file, the key path, the value found and the values allowed.
     """
+    try:
+        _check(config, file)
+    except BadInput as error:
+        place = error.where.removeprefix(f"{file}: ")
+        if place == error.where or re.split(r"[.\[]", place)[0] not in command_line:
+            raise
+        raise BadInput(error.code, error.what, where=f"--config: {place}", hint=error.hint) from error
+
+
+def _check(config: Mapping[str, Any], file: str) -> None:
     check_schema(config, load_yaml(SCHEMA), file)
     groups = _names(load_yaml(config["matched_sites"]).get("groups"))
     workloads = _names(load_yaml(config["suite"]).get("workloads"))
