@@ -16,7 +16,7 @@ KERNEL = "toy"
 
 def trace_map(image: bytes, kernel: str = KERNEL, layout: SlotLayout = LAYOUT, sites: int = 3) -> dict:
     return {
-        "schema": "xtrace/map/1",
+        "schema": "xtrace/map/2",
         "xtrace": "0",
         "arch": "sm_90a",
         "probes": "pp",
@@ -30,7 +30,8 @@ def trace_map(image: bytes, kernel: str = KERNEL, layout: SlotLayout = LAYOUT, s
                     {"id": i, "pc": 16 * i, "op": "NOP", "phase": f"p{i}", "loop": None, "depth": 0}
                     for i in range(1, sites + 1)
                 ],
-                "slot": {"stride": layout.stride, "ring": layout.ring, "record": 8, "header_bytes": 32},
+                "packets": [{"tag": i, "sites": [i]} for i in range(1, sites + 1)],
+                "slot": {"stride": layout.stride, "ring": layout.ring, "record": 4, "header_bytes": 32},
                 "patches": [
                     {"offset": 10, "value": "buffer_lo"},
                     {"offset": 14, "value": "buffer_hi"},

@@ -6,6 +6,7 @@ from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.buffers import GUARD_BYTES, SlotLayout, TraceBuffer
 from xtrace.runtime.device import LaunchConfig
 from xtrace.runtime.simulated import SimulatedDevice, WarpTrace, write_trace
+from xtrace.trace import decode
 
 
 @pytest.fixture
@@ -50,31 +51,33 @@ def test_read_back_holds_every_record_in_smaller_slots(device: SimulatedDevice) 
     write_trace(device, buffer.address, buffer.table, buffer.slots, LAYOUT, warps)
     trace = buffer.read()
     assert trace.slots == 15
-    assert trace.slot.ring == 128
+    assert trace.slot.ring == 256
     assert trace.slot.stride < LAYOUT.stride
-    assert trace.headers()["emitted_bytes"].tolist() == [88] * 15
-    records = trace.rows()[:, :88].copy().view("<u4").reshape(15, 11, 2)
-    assert records[3].tolist() == [list(r) for r in warps[3].records]
+    assert trace.headers()["emitted_bytes"].tolist() == [176] * 15
+    assert trace.headers()["events"].tolist() == [11] * 15
+    assert trace.headers()["smid"].tolist() == [w % 4 for w in range(15)]
+    quads = trace.rows()[:, :176].copy().view("<u4").reshape(15, 11, 4)
+    assert quads[3, :, 2:].tolist() == [list(r) for r in warps[3].records]
     assert not trace.spilled
 
 
 def test_a_ring_that_wrapped_is_kept_whole_with_its_slack(device: SimulatedDevice) -> None:
     buffer = TraceBuffer(device, LAYOUT, 2)
-    long = WarpTrace([(n, 1) for n in range(200)])
+    long = WarpTrace([(n, 1) for n in range(100)])
     write_trace(device, buffer.address, buffer.table, 2, LAYOUT, [WarpTrace([(5, 2)]), long])
-    device.poke(buffer.address + LAYOUT.stride + LAYOUT.ring + 8, b"\x07\0\0\0\x02\0\0\0")
+    device.poke(buffer.address + LAYOUT.stride + LAYOUT.ring + 40, b"\x07\0\0\0\x02\0\0\0")
     trace = buffer.read()
     assert trace.slot.ring == LAYOUT.ring
-    assert trace.rows()[1, LAYOUT.ring + 8 : LAYOUT.ring + 16].tobytes() == b"\x07\0\0\0\x02\0\0\0"
+    assert trace.rows()[1, LAYOUT.ring + 40 : LAYOUT.ring + 48].tobytes() == b"\x07\0\0\0\x02\0\0\0"
 
 
 def test_a_warp_that_never_reached_its_exit_is_read_whole(device: SimulatedDevice) -> None:
     buffer = TraceBuffer(device, LAYOUT, 1)
-    warp = WarpTrace([(n, 1) for n in range(100)], t_exit_ns=0)
+    warp = WarpTrace([(n, 1) for n in range(50)], t_exit_ns=0)
     write_trace(device, buffer.address, buffer.table, 1, LAYOUT, [warp])
     trace = buffer.read()
     assert not trace.headers()["ran"].any()
-    assert np.count_nonzero(trace.rows()[0, :800].copy().view("<u4")[1::2]) == 100
+    assert np.count_nonzero(trace.rows()[0].copy().view("<u4")[3::4]) == 50
 
 
 def test_a_launch_larger_than_the_buffer_is_noticed(device: SimulatedDevice) -> None:
@@ -107,17 +110,53 @@ def test_zero_makes_the_buffer_fresh_again(device: SimulatedDevice) -> None:
 @pytest.mark.parametrize(
     "slot",
     [
-        {"stride": 1016, "ring": 1024, "record": 8, "header_bytes": 32},
-        {"stride": 2048, "ring": 0, "record": 8, "header_bytes": 32},
-        {"stride": 2048, "ring": 1020, "record": 8, "header_bytes": 32},
-        {"stride": 2048, "ring": 1024, "record": 16, "header_bytes": 32},
-        {"stride": 2048, "ring": 1024, "record": 8, "header_bytes": 64},
-        {"stride": 2048, "ring": 1024, "record": 8},
+        {"stride": 1008, "ring": 1024, "record": 4, "header_bytes": 32},
+        {"stride": 1032, "ring": 1024, "record": 4, "header_bytes": 32},
+        {"stride": 2048, "ring": 0, "record": 4, "header_bytes": 32},
+        {"stride": 2048, "ring": 16, "record": 4, "header_bytes": 32},
+        {"stride": 2048, "ring": 1040, "record": 4, "header_bytes": 32},
+        {"stride": 2048, "ring": 1024, "record": 8, "header_bytes": 32},
+        {"stride": 2048, "ring": 1024, "record": 4, "header_bytes": 64},
+        {"stride": 2048, "ring": 1024, "record": 4},
     ],
 )
 def test_impossible_layouts_are_refused(slot: dict) -> None:
     with pytest.raises(BadInput, match="slot layout"):
         SlotLayout.of(slot)
+
+
+def test_a_kernel_that_cannot_wrap_may_have_slots_without_slack(device: SimulatedDevice) -> None:
+    layout = SlotLayout.of({"stride": 32, "ring": 32, "record": 4, "header_bytes": 32})
+    assert layout.slack == 0
+    buffer = TraceBuffer(device, layout, 3)
+    warps = [WarpTrace([(150, 1), (160, 2)], t_exit_ns=9000 + n) for n in range(3)]
+    write_trace(device, buffer.address, buffer.table, 3, layout, warps)
+    trace = buffer.read()
+    assert trace.slot.stride == trace.slot.ring
+    tables = decode(trace.data, trace.map_for(trace_map(b"", layout=layout), KERNEL), KERNEL)
+    assert tables.events["clock"].tolist() == [150, 160] * 3
+    assert tables.summary["complete"]
+
+
+def test_a_shortened_ring_keeps_packets_of_several_events(device: SimulatedDevice) -> None:
+    document = trace_map(b"")
+    document["kernels"][0]["packets"] = [{"tag": 77, "sites": [3, 1]}, {"tag": 2, "sites": [2]}]
+    packets = [(77, (200 + 10 * n, 203 + 10 * n)) if n % 3 else (2, (200 + 10 * n,)) for n in range(9)]
+    buffer = TraceBuffer(device, LAYOUT, 2)
+    write_trace(device, buffer.address, buffer.table, 2, LAYOUT, [WarpTrace(packets=packets)] * 2)
+    trace = buffer.read()
+    assert trace.slot.ring == 256 < LAYOUT.ring
+    tables = decode(trace.data, trace.map_for(document, KERNEL), KERNEL)
+    found = list(zip(tables.events["clock"], tables.events["site"], strict=True))
+    sites = {77: (3, 1), 2: (2,)}
+    assert found == 2 * [pair for tag, clocks in packets for pair in zip(clocks, sites[tag], strict=True)]
+
+
+def test_headers_alone_tell_that_records_were_overwritten(device: SimulatedDevice) -> None:
+    buffer = TraceBuffer(device, LAYOUT, 2)
+    warps = [WarpTrace([(200 + n, 1) for n in range(count)]) for count in (64, 67)]
+    write_trace(device, buffer.address, buffer.table, 2, LAYOUT, warps)
+    assert buffer.summary().overwritten == 3
 
 
 def test_too_large_a_buffer_says_so(device: SimulatedDevice) -> None:
@@ -127,7 +166,7 @@ def test_too_large_a_buffer_says_so(device: SimulatedDevice) -> None:
 
 
 def test_keys_of_a_slot_that_the_schema_does_not_know_are_ignored() -> None:
-    slot = {"stride": 2048, "ring": 1024, "record": 8, "header_bytes": 32}
+    slot = {"stride": 2048, "ring": 1024, "record": 4, "header_bytes": 32}
     assert SlotLayout.of({**slot, "header": 1536}) == SlotLayout.of(slot)
 
 

@@ -55,11 +55,11 @@ def test_a_kernel_that_writes_nothing_is_seen() -> None:
     assert _outputs(lambda *_: 1.0).poison_left
 
 
-def _facts(warps, slots=None):
+def _facts(warps, slots=None, entry=None):
     device = SimulatedDevice()
     buffer = TraceBuffer(device, LAYOUT, slots or len(warps))
     write_trace(device, buffer.address, buffer.table, buffer.slots, LAYOUT, warps)
-    return trace_facts(buffer.read(), trace_map(b"")["kernels"][0])
+    return trace_facts(buffer.read(), entry or trace_map(b"")["kernels"][0])
 
 
 def test_totals_per_site() -> None:
@@ -73,10 +73,37 @@ def test_totals_per_site() -> None:
 
 
 def test_overwritten_records_are_lost() -> None:
-    facts = _facts([WarpTrace([(200 + n, 1) for n in range(130)])])
-    assert facts.emitted == 130
+    facts = _facts([WarpTrace([(200 + n, 1) for n in range(66)])])
+    assert facts.emitted == 66
     assert facts.lost == 2
     assert facts.wrapped == 1
+
+
+def test_packets_of_several_events_are_counted_by_site() -> None:
+    entry = trace_map(b"")["kernels"][0] | {"packets": [{"tag": 9, "sites": [2, 3]}, {"tag": 4, "sites": [1]}]}
+    warps = [WarpTrace(packets=[(4, [200]), (9, [210, 220]), (9, [230, 240])]), WarpTrace(packets=[(4, [300])])]
+    facts = _facts(warps, entry=entry)
+    assert facts.emitted == facts.written == 6
+    assert dict(facts.per_site) == {1: 2, 2: 2, 3: 2}
+    assert facts.per_cta.tolist() == [[0, 1, 2, 2], [0, 1, 0, 0]]
+
+
+def test_a_header_that_contradicts_its_ring_loses_everything() -> None:
+    device = SimulatedDevice()
+    buffer = TraceBuffer(device, LAYOUT, 1)
+    warp = WarpTrace(packets=[(9, [210, 220])])
+    write_trace(device, buffer.address, buffer.table, 1, LAYOUT, [warp])
+    device.poke(buffer.table + 9, b"\1")  # one event instead of two
+    entry = trace_map(b"")["kernels"][0] | {"packets": [{"tag": 9, "sites": [2, 3]}, {"tag": 4, "sites": [1]}]}
+    facts = trace_facts(buffer.read(), entry)
+    assert (facts.emitted, facts.written, facts.lost) == (1, 0, 1)
+
+
+def test_order_is_checked_in_rings_that_wrapped_too() -> None:
+    records = [(200 + n, 1) for n in range(100)]
+    assert _facts([WarpTrace(records)]).monotonic
+    records[90:92] = reversed(records[90:92])
+    assert not _facts([WarpTrace(records)]).monotonic
 
 
 def test_clocks_that_run_backwards_are_seen() -> None:
@@ -99,5 +126,5 @@ def test_records_outside_the_life_of_the_warp_are_seen(records) -> None:
 
 def test_unknown_sites_and_unfinished_warps_are_counted() -> None:
     facts = _facts([WarpTrace([(200, 9)]), WarpTrace([(200, 1)], t_exit_ns=0)])
-    assert facts.unknown_sites == 1
+    assert facts.unknown_sites == facts.lost == 1
     assert facts.warps_unfinished == 1

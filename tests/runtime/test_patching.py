@@ -90,6 +90,7 @@ def _value(value: str):
         (_value("buffer_mid"), "unknown patch value"),
         (_value("buffer_hi"), "no patch for buffer_lo"),
         (lambda t: (t, {**trace_map(t), "schema": "x"}), "not a trace map"),
+        (lambda t: (t, {**trace_map(t), "schema": "xtrace/map/1"}), "older version"),
         (lambda t: (t, {**trace_map(t), "kernels": []}), "no kernel"),
         (_not_traced, "was not traced"),
     ],

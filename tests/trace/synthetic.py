@@ -1,4 +1,4 @@
-"""A small model of a GPU that fills a trace buffer as decision 0001 describes, record by record.
+"""A small model of a GPU that fills a trace buffer as decision 0001 describes, packet by packet.
 
 The kernel looks like a warp-specialised flash attention: three warp groups per CTA, of which the
 first has one producer warp (copies) and three idle ones, and the other two compute in turns. Each SM
@@ -28,15 +28,22 @@ PHASES = [
     ("epilogue", "STG.E"),
 ]
 SITE = {name: k + 1 for k, (name, _) in enumerate(PHASES)}
+# The events that one basic block of the kernel writes together; every other phase has a packet of its own.
+PACKETS = (("wait for slot", "issue copy"), ("wait for K", "QK matrix", "softmax", "wait for V", "PV matrix"))
 HEADER_BYTES = 32
 SLACK = 512
 LOW = 0xFFFFFFFF
+UNDEFINED = 7  # what stands before the clocks of a packet: it means nothing, even if it is somebody's tag
 
 
-def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
-    stride = 1 << (ring + SLACK - 1).bit_length()
+def trace_map(
+    *, ring: int = 4096, stride: int = 0, packets: Sequence[Sequence[str]] = PACKETS, name: str = KERNEL
+) -> dict[str, Any]:
+    stride = stride or 1 << (ring + SLACK - 1).bit_length()
+    shared = {phase for packet in packets for phase in packet}
+    every = [*packets, *([phase] for phase in SITE if phase not in shared)]
     return {
-        "schema": "xtrace/map/1",
+        "schema": "xtrace/map/2",
         "xtrace": "0.1.0",
         "arch": "sm_90a",
         "probes": "pp",
@@ -50,7 +57,10 @@ def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
                     {"id": k + 1, "pc": 0x100 * (k + 1), "op": op, "phase": phase, "probe": "time"}
                     for k, (phase, op) in enumerate(PHASES)
                 ],
-                "slot": {"stride": stride, "ring": ring, "record": 8, "header_bytes": HEADER_BYTES},
+                "packets": [
+                    {"tag": 7 + 4000 * k, "sites": [SITE[phase] for phase in packet]} for k, packet in enumerate(every)
+                ],
+                "slot": {"stride": stride, "ring": ring, "record": 4, "header_bytes": HEADER_BYTES},
             }
         ],
     }
@@ -58,7 +68,7 @@ def trace_map(*, ring: int = 4096, name: str = KERNEL) -> dict[str, Any]:
 
 @dataclass
 class Warp:
-    """One warp of the model: knows its SM's clock, writes records into its slot and, at its exit, its header."""
+    """One warp of the model: knows its SM's clock, writes packets into its slot and, at its exit, its header."""
 
     slot: int
     sm: int
@@ -67,6 +77,8 @@ class Warp:
     map: dict[str, Any]
     start_ns: int = 1 << 20  # global timer at time 0 of the model
     records: list[tuple[int, int]] = field(default_factory=list)  # truth: (site, clock)
+    packets: list[tuple[int, int]] = field(default_factory=list)  # truth: (offset, events)
+    offset: int = 0
     data: bytearray = field(default_factory=bytearray)
     header: bytearray = field(default_factory=lambda: bytearray(HEADER_BYTES))
     entered: tuple[int, int] = (0, 0)  # truth: (global timer, clock)
@@ -74,6 +86,7 @@ class Warp:
     def __post_init__(self) -> None:
         self.layout = self.map["kernels"][0]["slot"]
         self.data = bytearray(self.layout["stride"])
+        self.tags = {tuple(packet["sites"]): packet["tag"] for packet in self.map["kernels"][0]["packets"]}
 
     def clock(self, t_ns: float) -> int:
         return self.clock0 + int(t_ns * self.mhz / 1000)
@@ -85,18 +98,26 @@ class Warp:
         self.entered = (self.timer(t_ns), self.clock(t_ns))
 
     def group(self, *records: tuple[str, float]) -> None:
-        """Write records as one group: only the group's first place is taken modulo the ring."""
-        at = (8 * len(self.records)) % self.layout["ring"]
-        for n, (phase, t_ns) in enumerate(records):
-            clock = self.clock(t_ns)
-            struct.pack_into("<II", self.data, at + 8 * n, clock & 0xFFFFFFFF, SITE[phase])
-            self.records.append((SITE[phase], clock))
+        """Write records as one packet: only the place where it starts is taken modulo the ring."""
+        sites, clocks = [SITE[phase] for phase, _ in records], [self.clock(t_ns) for _, t_ns in records]
+        words = [clock & LOW for clock in clocks] + [self.tags[tuple(sites)]]
+        while len(words) % 4:
+            words.insert(0, UNDEFINED)
+        struct.pack_into(f"<{len(words)}I", self.data, self.offset % self.layout["ring"], *words)
+        self.packets.append((self.offset, len(records)))
+        self.offset += 4 * len(words)
+        self.records += zip(sites, clocks, strict=True)
+
+    @property
+    def kept(self) -> int:
+        """Records of the newest packets that began less than a ring's length before the end."""
+        return sum(events for offset, events in self.packets if offset >= self.offset - self.layout["ring"])
 
     def leave(self, t_ns: float) -> None:
         timer, clock = self.entered
-        low = (timer & LOW, clock & LOW, self.sm, 0x1000)
+        low = (timer & LOW, clock & LOW, (len(self.records) << 8 | self.sm) & LOW, 0x1000)
         struct.pack_into("<4I", self.header, 0, *low)
-        struct.pack_into("<QII", self.header, 16, self.timer(t_ns), self.clock(t_ns) & LOW, 8 * len(self.records))
+        struct.pack_into("<QII", self.header, 16, self.timer(t_ns), self.clock(t_ns) & LOW, self.offset)
 
 
 def buffer_of(warps: Sequence[Warp]) -> bytes:
@@ -167,9 +188,8 @@ def _run_cta(team: list[Warp], begin: float, tiles: int, rng: random.Random) -> 
     tensor_free = begin
     for group in groups:
         for warp in team[4 * group : 4 * group + 4]:
-            warp.group(
-                ("entry", begin + 150 + warp.slot % 4 * 7), ("wait for Q", groups[group] - 60 + warp.slot % 4 * 5)
-            )
+            warp.group(("entry", begin + 150 + warp.slot % 4 * 7))
+            warp.group(("wait for Q", groups[group] - 60 + warp.slot % 4 * 5))
     producer.group(("entry", begin + 120))
     for tile in range(tiles):
         free = consumed[tile - depth] if tile >= depth else t

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,8 +24,9 @@ def one_warp(warp: Warp) -> bytes:
     return buffer_of([warp])
 
 
-def new_warp(ring: int = 4096, clock0: int = 1000) -> Warp:
-    return Warp(0, 0, clock0, 2000.0, trace_map(ring=ring))
+def new_warp(ring: int = 4096, clock0: int = 1000, packets: Sequence[Sequence[str]] = ()) -> Warp:
+    """A warp of a kernel whose every record is a packet of its own, if ``packets`` does not say otherwise."""
+    return Warp(0, 0, clock0, 2000.0, trace_map(ring=ring, packets=packets))
 
 
 def test_every_record_comes_back_in_order_with_its_64_bit_clock() -> None:
@@ -88,16 +90,17 @@ def test_wrapping_of_the_32_bit_clock_is_undone() -> None:
     assert tables.summary["non_monotonic"] == 0
 
 
-@pytest.mark.parametrize("groups", [1, 3, 20, 26, 27, 52, 53, 77, 100, 101])
-@pytest.mark.parametrize("size", [1, 3, 5, 7])
+@pytest.mark.parametrize("groups", [1, 3, 20, 26, 27, 32, 33, 52, 53, 64, 77, 100, 101])
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 7, 8])
 def test_the_ring_keeps_the_last_records_and_counts_the_others(groups: int, size: int) -> None:
-    warp = new_warp(ring=1024)  # 128 records
+    warp = new_warp(ring=1024, packets=[list(SITE)[:size]])
     warp.enter(0)
     for g in range(groups):
         warp.group(*((p, 100.0 * g + 10 * k + 5) for k, p in enumerate(list(SITE)[:size])))
     warp.leave(100.0 * groups + 50)
     tables = decode(one_warp(warp), warp.map, KERNEL, block=32)
-    kept = warp.records[-128:]
+    kept = warp.records[-warp.kept :]
+    assert len(kept) == size * min(groups, 1024 // (16 * (size // 4 + 1)))
     assert list(zip(tables.events["site"], tables.events["clock"], strict=True)) == kept
     assert tables.events["seq"].iloc[0] == len(warp.records) - len(kept)
     row = tables.warps.iloc[0]
@@ -114,22 +117,42 @@ def test_clocks_survive_a_ring_that_lost_the_wrap_at_its_start() -> None:
     warp = new_warp(ring=1024)
     warp.enter(0)
     for n in range(400):
-        warp.group(("softmax", 1e7 * n + 5))  # 4 s: one wrap, after 2.1 s, and the ring has the last 1.3 s
+        warp.group(("softmax", 1e7 * n + 5))  # 4 s: one wrap, after 2.1 s, and the ring has the last 0.6 s
     warp.leave(1e7 * 400)
     tables = decode(one_warp(warp), warp.map, KERNEL, block=32)
-    assert list(tables.events["clock"]) == [c for _, c in warp.records[-128:]]
+    assert list(tables.events["clock"]) == [c for _, c in warp.records[-64:]]
 
 
-def test_a_record_that_was_never_written_is_a_hole() -> None:
+def test_a_packet_that_was_never_written_is_a_hole() -> None:
     launch = attention()
     damaged = bytearray(launch.buffer)
-    stride = launch.map["kernels"][0]["slot"]["stride"]
-    damaged[4 * stride + 40 : 4 * stride + 48] = bytes(8)  # record 5 of warp 4
+    slot, warp = launch.map["kernels"][0]["slot"]["stride"] * 4, launch.warps[4]
+    at, events = warp.packets[3]
+    assert events == 5
+    damaged[slot + at : slot + at + 32] = bytes(32)
     tables = decoded(launch, bytes(damaged))
-    assert (tables.summary["holes"], tables.summary["dropped"], tables.summary["overwritten"]) == (1, 1, 0)
-    assert 5 not in set(tables.events.query("slot == 4")["seq"])
+    assert (tables.summary["holes"], tables.summary["dropped"], tables.summary["overwritten"]) == (5, 5, 0)
+    before = sum(n for _, n in warp.packets[:3])
+    rows, known = tables.events.query("slot == 4"), launch.known(warp)
+    assert list(zip(rows["site"], rows["clock"], strict=True)) == known[:before] + known[before + 5 :]
+    assert list(rows["seq"]) == [*range(before), *range(before + 5, len(known))]
     assert not tables.summary["complete"]
-    assert any("never written" in w for w in tables.summary["warnings"])
+    assert any("not where they were written" in w for w in tables.summary["warnings"])
+
+
+def test_a_hole_in_a_ring_that_wrapped_is_told_from_what_was_overwritten() -> None:
+    warp = new_warp(ring=256)
+    warp.enter(0)
+    for n in range(40):
+        warp.group(("softmax", 100.0 * n + 5))
+    warp.leave(4500)
+    at, _ = warp.packets[-3]
+    warp.data[at % 256 : at % 256 + 16] = bytes(16)
+    tables = decode(one_warp(warp), warp.map, KERNEL, block=32)
+    known = [c for _, c in warp.records]
+    assert list(tables.events["clock"]) == known[-16:-3] + known[-2:]
+    assert list(tables.events["seq"]) == [*range(24, 37), 38, 39]
+    assert (tables.summary["holes"], tables.summary["overwritten"], tables.summary["dropped"]) == (1, 24, 25)
 
 
 def test_clocks_that_run_backwards_are_counted() -> None:
@@ -164,7 +187,7 @@ def test_a_map_without_sites_needs_no_records() -> None:
     warp = new_warp()
     warp.enter(0)
     warp.leave(1000)
-    warp.map["kernels"][0]["sites"] = []
+    warp.map["kernels"][0] |= {"sites": [], "packets": []}
     tables = decode(one_warp(warp), warp.map, KERNEL, block=32)
     assert len(tables.events) == 0
     assert len(tables.warps) == 1
@@ -187,16 +210,43 @@ def test_warps_that_never_ran_are_counted() -> None:
     assert tables.summary["warps_never_ran"] == 12
 
 
-def test_unknown_sites_are_kept_and_reported() -> None:
+def test_packets_that_the_map_does_not_know_are_holes_and_reported() -> None:
     launch = attention()
-    launch.map["kernels"][0]["sites"].pop(6)  # softmax
+    kernel = launch.map["kernels"][0]
+    kernel["sites"].pop()  # epilogue
+    kernel["packets"].pop()
     tables = decoded(launch)
-    assert tables.summary["unknown_sites"] == int((tables.events["phase"] == "(unknown site)").sum()) > 0
+    gone = sum(site == SITE["epilogue"] for w in launch.warps for site, _ in w.records)
+    assert tables.summary["unknown_sites"] == tables.summary["holes"] == gone > 0
+    assert any("does not know" in w for w in tables.summary["warnings"])
+    kept = sum(len(w.records) for w in launch.warps) - gone
+    assert len(tables.events) == tables.summary["written"] == kept
+
+
+def test_a_map_of_another_image_is_an_error() -> None:
+    launch = attention()
+    for packet in launch.map["kernels"][0]["packets"]:
+        packet["tag"] += 1
+    with pytest.raises(BadInput, match="emitted records is in the rings") as caught:
+        decoded(launch)
+    assert caught.value.code == "XT8203"
+
+
+@pytest.mark.parametrize("count", [1, 12, 1 << 23])
+def test_a_header_that_contradicts_its_ring_is_left_out(count: int) -> None:
+    launch = attention()
+    warp = launch.warps[5]
+    assert len(warp.records) > 12
+    struct.pack_into("<I", warp.header, 8, count << 8 | warp.sm)
+    tables = decoded(launch, buffer_of(launch.warps))
+    assert tables.summary["damaged_slots"] == [5]
+    assert 5 not in set(tables.events["slot"])
+    assert tables.summary["dropped"] == 0
 
 
 def test_a_damaged_header_is_left_out_and_reported() -> None:
     launch = attention()
-    struct.pack_into("<I", launch.warps[5].header, 28, 12)  # one record and a half
+    struct.pack_into("<I", launch.warps[5].header, 28, 24)  # one quad and a half
     tables = decoded(launch, buffer_of(launch.warps))
     assert tables.summary["damaged_slots"] == [5]
     assert 5 not in set(tables.events["slot"])
@@ -221,7 +271,10 @@ def test_demangled_names_select_too_and_unknown_ones_list_the_kernels() -> None:
     [
         ("stride", 100),
         ("stride", 2048),
+        ("stride", 8200),
         ("ring", 0),
+        ("ring", 16),
+        ("ring", 3072),
         ("header_bytes", 8),
         ("header_bytes", 64),
         ("ring", None),
@@ -247,11 +300,51 @@ def test_keys_of_a_slot_that_the_schema_does_not_know_are_ignored(key: str) -> N
     assert tables.summary == plain.summary
 
 
-def test_other_record_sizes_are_unsupported() -> None:
+@pytest.mark.parametrize("record", [8, 16])
+def test_other_record_sizes_are_unsupported(record: int) -> None:
     launch = attention()
-    launch.map["kernels"][0]["slot"]["record"] = 16
-    with pytest.raises(Unsupported):
+    launch.map["kernels"][0]["slot"]["record"] = record
+    with pytest.raises(Unsupported) as caught:
         decoded(launch)
+    assert caught.value.code == "XT8103"
+    assert "again" in caught.value.hint
+
+
+def test_buffers_of_older_versions_are_unsupported() -> None:
+    launch = attention()
+    launch.map["schema"] = "xtrace/map/1"
+    with pytest.raises(Unsupported) as caught:
+        decoded(launch)
+    assert caught.value.code == "XT8103"
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [
+        None,
+        {},
+        [3],
+        [{"tag": 0, "sites": [1]}],
+        [{"tag": 1 << 16, "sites": [1]}],
+        [{"tag": True, "sites": [1]}],
+        [{"tag": 5, "sites": []}],
+        [{"tag": 5, "sites": list(range(1, 17))}],
+        [{"tag": 5, "sites": 1}],
+        [{"tag": 5, "sites": [11]}],
+        [{"tag": 5, "sites": [[]]}],
+        [{"tag": 5, "sites": [1, 1]}],
+        [{"tag": 5, "sites": [1]}, {"tag": 6, "sites": [1]}],
+        [{"tag": 5, "sites": [1]}, {"tag": 5, "sites": [2]}],
+        [{"tag": 5, "sites": [1, 2, 3]}],
+        [],
+    ],
+)
+def test_impossible_packets_are_refused(packets: object) -> None:
+    launch = attention()
+    launch.map["kernels"][0]["packets"] = packets
+    with pytest.raises(BadInput) as caught:
+        decoded(launch)
+    assert caught.value.code == "XT8101"
 
 
 @pytest.mark.parametrize("shape", [(0,), (1, 2, 3, 4), (32.5,), "32", (2048,), ()])
@@ -269,21 +362,22 @@ def test_truncated_buffers_are_refused() -> None:
     assert caught.value.code == "XT8201"
 
 
-def big_buffer(warps: int = 2048, records: int = 512) -> tuple[bytes, dict[str, object]]:
+def big_buffer(warps: int = 2048, packets: int = 205) -> tuple[bytes, dict[str, object]]:
     """About a million events, written with numpy: the model above is too slow for that."""
-    layout = trace_map(ring=8 * records)
-    slot = layout["kernels"][0]["slot"]
+    layout = trace_map(ring=8192)
+    slot, tag = layout["kernels"][0]["slot"], layout["kernels"][0]["packets"][1]["tag"]
     data = np.zeros((warps + 1, slot["stride"] // 4), dtype="<u4")
-    clock = (np.arange(records) * 700 + 900)[None, :] + np.arange(warps)[:, None] * 3
-    data[:-1, 0 : 2 * records : 2] = clock & 0xFFFFFFFF
-    data[:-1, 1 : 2 * records : 2] = np.arange(records) % 10 + 1
+    clock = (np.arange(5 * packets) * 700 + 900)[None, :] + np.arange(warps)[:, None] * 3
+    words = data[:-1, : 8 * packets].reshape(warps, packets, 8)
+    words[:, :, 2:7] = clock.reshape(warps, packets, 5) & 0xFFFFFFFF
+    words[:, :, 7] = tag
     header = np.zeros((warps + 1, 8), dtype="<u4")
     header[:-1, 0] = 32_000
     header[:-1, 1] = 800 + np.arange(warps) * 3
-    header[:-1, 2] = np.arange(warps) % 132
-    header[:-1, 4] = 32_000 + records * 350 // 32 * 32 + 64
-    header[:-1, 6] = 1000 + records * 700 + np.arange(warps) * 3
-    header[:-1, 7] = 8 * records
+    header[:-1, 2] = 5 * packets << 8 | np.arange(warps) % 132
+    header[:-1, 4] = 32_000 + packets * 1750 // 32 * 32 + 64
+    header[:-1, 6] = 1000 + packets * 3500 + np.arange(warps) * 3
+    header[:-1, 7] = 32 * packets
     return data.tobytes() + header.tobytes(), layout
 
 
@@ -292,4 +386,4 @@ def test_a_million_events_decode_within_a_second() -> None:
     start = time.process_time()
     tables = decode(buffer, layout, KERNEL, grid=512, block=128)
     assert time.process_time() - start < 1.0
-    assert len(tables.events) == 2048 * 512
+    assert len(tables.events) == 2048 * 1025

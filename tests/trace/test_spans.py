@@ -15,7 +15,7 @@ def decoded(launch: Launch) -> TraceTables:
 
 
 def one_warp(times: list[tuple[str, float]]) -> TraceTables:
-    warp = Warp(0, 0, 1000, 2000.0, trace_map())
+    warp = Warp(0, 0, 1000, 2000.0, trace_map(packets=()))
     warp.enter(0)
     for record in times:
         warp.group(record)
@@ -64,9 +64,10 @@ def test_warps_without_records_are_running_from_entry_to_exit() -> None:
         {"id": None, "kind": "entry", "pc": 0, "op": "LDC", "phase": "entry"},
         {"id": None, "kind": "exit", "pc": 64, "op": "EXIT", "phase": "exit"},
     ]
+    launch.map["kernels"][0]["packets"] = []
     for warp in launch.warps:
         warp.data[:] = bytes(len(warp.data))
-        warp.header[28:] = bytes(4)
+        warp.header[9:12], warp.header[28:] = bytes(3), bytes(4)  # no events, no bytes
     launch.buffer = buffer_of(launch.warps)
     tables = decoded(launch)
     table = spans(tables)
@@ -85,10 +86,11 @@ def test_a_phase_before_a_lost_record_is_uncertain() -> None:
     launch = attention()
     damaged = bytearray(launch.buffer)
     stride = launch.map["kernels"][0]["slot"]["stride"]
-    damaged[4 * stride + 40 : 4 * stride + 48] = bytes(8)
+    at, _ = launch.warps[4].packets[3]
+    damaged[4 * stride + at : 4 * stride + at + 32] = bytes(32)
     launch.buffer = bytes(damaged)
     table = spans(decoded(launch)).query("slot == 4")
-    assert list(table.loc[~table["certain"], "seq"]) == [4]
+    assert list(table.loc[~table["certain"], "seq"]) == [sum(n for _, n in launch.warps[4].packets[:3]) - 1]
 
 
 def test_roles_are_warps_that_pass_the_same_sites() -> None:

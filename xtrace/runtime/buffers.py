@@ -1,5 +1,5 @@
 """The trace buffer in device memory: allocation between guard bands, zeroing, and a read-back that copies only what
-was written. Layout: docs/decisions/0001 (a ring of records per warp, and a table of headers)."""
+was written. Layout: docs/decisions/0001 (a ring of packets per warp, and a table of headers)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.device import Device
 from xtrace.runtime.headers import TABLE, complete
 from xtrace.runtime.patching import BufferTarget
+from xtrace.trace.packets import QUAD
 
 __all__ = ["HeaderSummary", "SlotLayout", "TraceBuffer", "TraceBytes"]
 
@@ -24,17 +25,21 @@ GUARD_BYTES = 1 << 20
 GUARD_PATTERN = 0xA5
 MAX_HOST_BYTES = 16 << 30
 _ROWS_AT_ONCE = 4096
-_SLACK = 512  # bytes that the last group of a lap may run past the ring
+_SLACK = 512  # bytes that the last packet of a lap may run past the ring, at most
+_MIN_RING = 32
 
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Byte layout of a slot, the ``slot`` object of a trace map. Headers stand in a table of their own."""
+    """Byte layout of a slot, the ``slot`` object of a trace map. Headers stand in a table of their own.
+
+    ``record`` is the size of one event's clock; what a packet adds to its clocks is in :mod:`xtrace.trace.packets`.
+    """
 
     stride: int
     ring: int
     header_bytes: int = TABLE.itemsize
-    record: int = 8
+    record: int = 4
 
     @classmethod
     def of(cls, slot: Mapping[str, Any]) -> SlotLayout:
@@ -43,14 +48,14 @@ class SlotLayout:
             layout = cls(*(int(slot[k]) for k in ("stride", "ring", "header_bytes", "record")))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput("XT5010", f"no slot layout: {error!r}", where="trace map") from error
-        fits = 0 < layout.ring <= layout.stride and layout.header_bytes == TABLE.itemsize
-        if not fits or layout.record != 8 or layout.ring % 8 or layout.stride % 8:
+        fits = _MIN_RING <= layout.ring <= layout.stride and layout.stride % QUAD == 0
+        if not fits or layout.ring & (layout.ring - 1) or layout.header_bytes != TABLE.itemsize or layout.record != 4:
             raise BadInput("XT5010", f"impossible slot layout {dict(slot)}", where="trace map")
         return layout
 
     @property
     def slack(self) -> int:
-        """Bytes behind the ring that records may fill."""
+        """Bytes behind the ring that packets may fill; none where no warp can emit more than its ring holds."""
         return min(_SLACK, self.stride - self.ring)
 
 
@@ -105,7 +110,8 @@ class TraceBytes:
 
 @dataclass(frozen=True)
 class HeaderSummary:
-    """Warps that exited, records that later ones overwrote, and whether warps beyond the buffer ran."""
+    """Warps that exited, records that later ones overwrote (at least; a header does not tell how they were packed),
+    and whether warps beyond the buffer ran."""
 
     warps: int
     overwritten: int
@@ -171,7 +177,7 @@ class TraceBuffer:
         over = table["emitted_bytes"][: self.slots].astype(np.int64) - self.slot.ring
         return HeaderSummary(
             warps=int(np.count_nonzero(table["t_exit_ns"][: self.slots])),
-            overwritten=int(np.maximum(over, 0).sum()) // self.slot.record,
+            overwritten=int(np.maximum(over, 0).sum()) // QUAD,
             spilled=bool(table["t_exit_ns"][self.slots] != 0),
         )
 
@@ -193,9 +199,9 @@ class TraceBuffer:
         raw = self._table()
         table = np.frombuffer(raw, TABLE)
         used = table["emitted_bytes"][: self.slots].astype(np.int64)
-        # A warp that never exited left no header, but perhaps records: its first one shows it.
-        first = self._device.download_rows(self.address, s.stride, s.record, self.slots)
-        started = np.frombuffer(first, "<u8") != 0
+        # A warp that never exited left no header, but perhaps packets: the first one shows it.
+        first = self._device.download_rows(self.address, s.stride, QUAD, self.slots)
+        started = np.frombuffer(first, np.uint8).reshape(-1, QUAD).any(axis=1)
         used[started & (table["t_exit_ns"][: self.slots] == 0)] = s.ring
         wrapped = bool((used > s.ring).any())
         longest = int(used.max(initial=0))

@@ -1,6 +1,6 @@
 """What must hold before a traced kernel's time means anything: same outputs, complete and ordered records.
 
-The facts are computed here from the raw bytes with array arithmetic, independently of :mod:`xtrace.trace`.
+The packets are read by the decoder's own core (:mod:`xtrace.trace.packets`), some hundred MB at a time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from xtrace.runtime.buffers import TraceBytes
 from xtrace.runtime.device import Device
+from xtrace.trace.layout import packets
+from xtrace.trace.packets import QUAD, Events, Tags, chunks, plausible, read_events
 
 __all__ = ["OutputCheck", "Region", "TraceFacts", "check_outputs", "trace_facts"]
 
@@ -87,7 +89,7 @@ class TraceFacts:
     bracketed: bool  # ... and lie between its entry and its exit clock
     per_site: Mapping[int, int]
     per_cta: npt.NDArray[np.int64]  # records by CTA (row) and site id (column)
-    unknown_sites: int  # records whose site id the map does not have
+    unknown_sites: int  # packets whose tag the map does not have; their records are lost
     wrapped: int  # warps that emitted more than their ring holds
 
     @property
@@ -98,44 +100,47 @@ class TraceFacts:
 def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int = 1) -> TraceFacts:
     """Facts of one launch; ``entry`` is the kernel's entry of the trace map. Clocks compare modulo 2^32.
 
-    Entry and exit sites have no id: they leave their marks in the header.
+    Entry and exit sites have no id: they leave their marks in the header. A header that contradicts itself, or what its
+    ring holds, makes all records of its warp lost.
     """
     headers = trace.headers()
     ran = headers["ran"]
-    emitted = headers["emitted_bytes"].astype(np.int64) // 8
-    capacity = trace.slot.ring // 8
+    emitted = headers["events"].astype(np.int64)
+    used = headers["emitted_bytes"].astype(np.int64)
+    quads = np.where((used % QUAD == 0) & plausible(emitted, used // QUAD), used // QUAD, 0)
     known = [int(s["id"]) for s in entry["sites"] if s["id"] is not None]
+    tags = Tags.of(packets(entry, known))
     ids = max(known, default=0)
     per_cta = np.zeros((-(-trace.slots // warps_per_cta), ids + 1), np.int64)
     written = unknown = 0
     monotonic = bracketed = True
-    words = trace.rows()[:, : trace.slot.ring]
-    step = max(1, (1 << 24) // max(capacity, 1))  # bounds the temporaries to some hundred MB
-    for low in range(0, trace.slots, step):
-        part = slice(low, low + step)
-        count = np.minimum(emitted[part], capacity)
-        width = int(count.max(initial=0))
-        if not width:
-            continue
-        pairs = np.ascontiguousarray(words[part, : 8 * width]).view("<u4").reshape(-1, width, 2)
-        clock, site = pairs[:, :, 0], pairs[:, :, 1]
-        valid = (np.arange(width)[None, :] < count[:, None]) & (site != 0)
-        written += int(np.count_nonzero(valid))
-        found = site[valid]
-        unknown += int(np.count_nonzero(found > ids))
-        cta = np.broadcast_to((np.arange(low, low + len(count)) // warps_per_cta)[:, None], valid.shape)[valid]
-        first = int(cta[0]) if len(cta) else 0
-        cells = np.bincount(((cta - first) * (ids + 1) + found)[found <= ids])
+    rows = trace.rows()
+    slots = rows.view("<u4")
+    for low, high in chunks(quads, trace.slot.ring):
+        part = slice(low, high)
+        found = read_events(
+            slots,
+            np.arange(low, high),
+            quads[part],
+            emitted[part],
+            headers["clock_exit"][part] & 0xFFFFFFFF,
+            ring=trace.slot.ring,
+            slack=trace.slot.slack,
+            tags=tags,
+        )
+        written += len(found.warp)
+        unknown += int(found.unknown.sum())
+        cta = (found.warp + low) // warps_per_cta
+        first = low // warps_per_cta
+        cells = np.bincount((cta - first) * (ids + 1) + found.site)
         per_cta.reshape(-1)[first * (ids + 1) : first * (ids + 1) + len(cells)] += cells
-        whole = emitted[part] <= capacity  # the order of a ring that wrapped is not the order of its bytes
-        # Unwritten records (site 0) inside the range would break the chain: they count as lost already.
-        forward = np.diff(clock, axis=1).view(np.int32) >= 0
-        monotonic &= bool((forward | ~(valid[:, 1:] & valid[:, :-1]) | ~whole[:, None]).all())
-        bracketed &= _inside(headers[part], clock, valid, count, whole)
+        forward = np.diff(found.clock_lo).view(np.int32) >= 0
+        monotonic &= bool((forward | (np.diff(found.warp) != 0)).all())
+        bracketed &= _inside(headers[part], found, used[part] <= trace.slot.ring)
     per_site = per_cta.sum(axis=0)
     return TraceFacts(
         warps=int(np.count_nonzero(ran)),
-        warps_unfinished=int(np.count_nonzero(~ran & (trace.rows()[:, :8] != 0).any(axis=1))),
+        warps_unfinished=int(np.count_nonzero(~ran & (rows[:, :QUAD] != 0).any(axis=1))),
         emitted=int(emitted.sum()),
         written=written,
         monotonic=monotonic,
@@ -143,15 +148,15 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
         per_site={n: int(per_site[n]) for n in known},
         per_cta=per_cta,
         unknown_sites=unknown,
-        wrapped=int(np.count_nonzero(emitted > capacity)),
+        wrapped=int(np.count_nonzero(used > trace.slot.ring)),
     )
 
 
-def _inside(headers: Any, clock: Any, valid: Any, count: Any, whole: Any) -> bool:
-    """First record not before the entry clock, last record not after the exit clock."""
-    some = (count > 0) & whole & valid[:, 0]
-    entry = headers["clock_entry"].astype(np.uint32)
-    after_entry = (clock[:, 0] - entry).view(np.int32) >= 0
-    last = np.take_along_axis(clock, np.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
-    before_exit = (headers["clock_exit"].astype(np.uint32) - last).view(np.int32) >= 0
-    return bool((after_entry | ~some).all() and (before_exit | ~some).all())
+def _inside(headers: Any, found: Events, whole: Any) -> bool:
+    """First record not before the entry clock (where the ring still has it), last record not after the exit clock."""
+    some = np.flatnonzero(found.written)
+    ends = np.cumsum(found.written)[some]
+    first, last = found.clock_lo[ends - found.written[some]], found.clock_lo[ends - 1]
+    after_entry = (first - headers["clock_entry"][some].astype(np.uint32)).view(np.int32) >= 0
+    before_exit = (headers["clock_exit"][some].astype(np.uint32) - last).view(np.int32) >= 0
+    return bool((after_entry | ~whole[some]).all() and before_exit.all())

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xtrace.trace.packets import QUAD, lift
+
 __all__ = ["FULL", "TABLE", "complete"]
 
 TABLE = np.dtype(
     [
         ("timer_entry", "<u4"),
         ("clock_entry", "<u4"),
-        ("smid", "<u4"),
+        ("events_smid", "<u4"),  # events emitted modulo 2^24, shifted by 8, and the SM in the low 8 bits
         ("exit_pc", "<u4"),
         ("t_exit_ns", "<u8"),
         ("clock_exit", "<u4"),
@@ -35,6 +37,7 @@ FULL = np.dtype(
         ("clock_exit", "<u8"),
         ("smid", "<u4"),
         ("emitted_bytes", "<u4"),
+        ("events", "<u8"),
         ("exit_pc", "<u4"),
     ]
 )
@@ -57,13 +60,16 @@ def complete(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
     out["t_exit_ns"][ran] = exit_ns
     out["t_entry_ns"][ran] = exit_ns - lived
     clock = np.zeros(len(ran), np.uint64)
-    for sm in np.unique(t["smid"]):
-        mine = np.flatnonzero(t["smid"] == sm)
+    sms = t["events_smid"] & 0xFF
+    for sm in np.unique(sms):
+        mine = np.flatnonzero(sms == sm)
         first = t["clock_exit"][mine[np.argmin(exit_ns[mine])]]
         away = (t["clock_exit"][mine] - first).view(np.int32).astype(np.int64)
         clock[mine] = (_EPOCH + np.int64(first) + away).astype(np.uint64)
     out["clock_exit"][ran] = clock
     out["clock_entry"][ran] = clock - (t["clock_exit"] - t["clock_entry"]).astype(np.uint64)
-    for name in ("smid", "emitted_bytes", "exit_pc"):
+    out["smid"][ran] = sms
+    out["events"][ran] = lift(t["events_smid"] >> 8, t["emitted_bytes"] // QUAD)
+    for name in ("emitted_bytes", "exit_pc"):
         out[name][ran] = t[name]
     return out

@@ -39,8 +39,12 @@ class BufferTarget:
 
 def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
     """The map's entry of ``kernel`` (mangled or demangled name); ``BadInput`` XT5010 when there is none."""
-    if trace_map.get("schema") != "xtrace/map/1":
-        raise BadInput("XT5010", f"not a trace map: schema is {trace_map.get('schema')!r}", hint="pass OUT.map.json")
+    schema = trace_map.get("schema")
+    if schema != "xtrace/map/2":
+        old = schema == "xtrace/map/1"
+        hint = "splice the kernel again with this version" if old else "pass OUT.map.json"
+        what = "a trace map of an older version" if old else "not a trace map"
+        raise BadInput("XT5010", f"{what}: schema is {schema!r}", hint=hint)
     for entry in trace_map.get("kernels", ()):
         if kernel in (entry.get("name"), entry.get("demangled")):
             found: Mapping[str, Any] = entry

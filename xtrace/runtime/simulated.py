@@ -55,14 +55,23 @@ def patched_words(image: bytes) -> tuple[int, int, int]:
 
 @dataclass
 class WarpTrace:
-    """Records of one warp: ``(clock, site)`` in order, and its header values."""
+    """Records of one warp: ``(clock, site)`` in order, and its header values.
 
-    records: Sequence[tuple[int, int]]
+    Each record is a packet of its own, with the site id for a tag, unless ``packets`` gives them as ``(tag, clocks)``.
+    """
+
+    records: Sequence[tuple[int, int]] = ()
     sm: int = 0
     t_entry_ns: int = 1_000
     t_exit_ns: int = 2_000
     clock_entry: int = 100
     clock_exit: int = 100_000
+    packets: Sequence[tuple[int, Sequence[int]]] | None = None
+
+    def packed(self) -> list[tuple[int, list[int]]]:
+        if self.packets is None:
+            return [(site, [clock]) for clock, site in self.records]
+        return [(tag, list(clocks)) for tag, clocks in self.packets]
 
 
 def write_trace(
@@ -74,19 +83,22 @@ def write_trace(
     """
     for number, warp in enumerate(warps):
         slot = min(number, slots)
-        for n, (clock, site) in enumerate(warp.records):
-            at = address + slot * layout.stride + 8 * n % layout.ring
-            device.poke(at, struct.pack("<II", clock & 0xFFFFFFFF, site))
+        offset = events = 0
+        for tag, clocks in warp.packed():
+            data = struct.pack(f"<{len(clocks) + 1}I", *(c & 0xFFFFFFFF for c in clocks), tag)
+            size = 16 * (len(clocks) // 4 + 1)
+            device.poke(address + slot * layout.stride + offset % layout.ring, data.rjust(size, b"\xee"))
+            offset, events = offset + size, events + len(clocks)
         if warp.t_exit_ns:
-            device.poke(table + slot * TABLE.itemsize, _table_entry(warp))
+            device.poke(table + slot * TABLE.itemsize, _table_entry(warp, offset, events))
 
 
-def _table_entry(warp: WarpTrace) -> bytes:
+def _table_entry(warp: WarpTrace, offset: int, events: int) -> bytes:
     low = 0xFFFFFFFF
     entry = np.zeros(1, TABLE)
     entry["timer_entry"], entry["clock_entry"] = warp.t_entry_ns & low, warp.clock_entry & low
     entry["t_exit_ns"], entry["clock_exit"] = warp.t_exit_ns, warp.clock_exit & low
-    entry["smid"], entry["emitted_bytes"] = warp.sm, 8 * len(warp.records)
+    entry["events_smid"], entry["emitted_bytes"] = (events << 8 | warp.sm) & low, offset
     return entry.tobytes()
 
 

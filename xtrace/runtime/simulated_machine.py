@@ -67,10 +67,13 @@ class MachineKernel:
             self._trace(self.target, config)
 
     def _trace(self, target: TraceTarget, config: LaunchConfig) -> None:
-        sites = [int(s["id"]) for s in target.entry["sites"] if s["id"] is not None]
-        records = [(200 + 10 * n, site) for n, site in enumerate(sites)]
+        clock, packets = 200, []
+        for packet in target.entry["packets"]:
+            clocks = range(clock, clock + 10 * len(packet["sites"]), 10)
+            packets.append((int(packet["tag"]), clocks))
+            clock = clocks.stop
         start = int(self.device.now_ns) + 1_000
-        warp = WarpTrace(records, t_entry_ns=start, t_exit_ns=start + 1_000, clock_exit=300 + 10 * len(sites))
+        warp = WarpTrace(t_entry_ns=start, t_exit_ns=start + 1_000, clock_exit=clock + 100, packets=packets)
         warps = [replace(warp, sm=n % self.device.info.multiprocessors) for n in range(config.warps)]
         layout = SlotLayout.of(target.entry["slot"])
         write_trace(self.device, target.address, target.table, target.slots, layout, warps)

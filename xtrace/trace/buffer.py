@@ -1,11 +1,4 @@
-"""Ring bytes to records, by the memory layout of decision 0001. Vectorised throughout.
-
-**Order in the ring.** The n-th record of a warp stands at byte ``(8 n) mod ring``. Only a group of
-records that runs past the ring's end continues in the slack behind it, so a record whose place is
-among the first ``slack`` of a later lap may stand in either of two places, the other of which holds
-an older record. The younger of the two, measured back from a record or exit clock that is known to
-be later, is the right one (correct while a lap takes less than 2**32 cycles).
-"""
+"""The rings of a launch to records, with exact counts of what is missing."""
 
 from __future__ import annotations
 
@@ -17,78 +10,63 @@ import numpy.typing as npt
 
 from xtrace.trace.headers import MASK32, Headers
 from xtrace.trace.layout import KernelLayout
+from xtrace.trace.packets import QUAD, Tags, read_events
 
-__all__ = ["Records", "count_records", "read_records"]
+__all__ = ["Records", "read_records"]
 
 Array = npt.NDArray[Any]
-_CHUNK_BYTES = 1 << 26  # of ring bytes examined at once for warps that never reached their exit
+_ALL = 1 << 62
 
 
 @dataclass(frozen=True)
 class Records:
-    """Surviving records, ordered by warp and sequence number."""
+    """Surviving records, ordered by warp and sequence number; then counts, one element per warp of the headers.
+
+    The last record of a warp has the sequence number ``emitted - 1``. Counting back from there, each empty quad counts
+    as one lost record (it held at least that); whatever else a ring that did not wrap lacks is counted at its first
+    gap. ``emitted = written + overwritten + holes``. Where a ring both wrapped and has gaps, ``holes`` is the least
+    number of events that the gaps can have held, and all other missing ones count as overwritten.
+    """
 
     warp: Array  # index into Headers
     seq: Array
     clock_lo: Array
     site: Array
-    kept: Array  # per warp: records that the ring could still hold (written or not)
-    emitted: Array  # per warp
+    written: Array
+    overwritten: Array
+    holes: Array
+    unknown: Array  # places with a tag that the map does not know
+    contradictory: Array  # warps with more in their ring than their header says they emitted; nothing is read of them
 
 
-def read_records(slots: Array, headers: Headers, layout: KernelLayout) -> Records:
+def read_records(slots: Array, headers: Headers, layout: KernelLayout, tags: Tags) -> Records:
     """Every record that survived, in the order in which its warp emitted it."""
-    emitted = headers.emitted
-    kept = np.minimum(emitted, layout.capacity)
-    warp = np.repeat(np.arange(len(emitted)), kept)
-    starts = np.cumsum(kept) - kept
-    seq = np.arange(len(warp), dtype=np.int64) - np.repeat(starts - (emitted - kept), kept)
-    place = seq % layout.capacity
-    flat = slots.reshape(-1)
-    base = headers.slot[warp] * (layout.stride // 8)
-    word = flat[base + place]
-    _prefer_slack(word, flat, base, seq, place, warp, headers, layout)
-
-    present = word >> np.uint64(32) != 0
-    warp, seq, word = warp[present], seq[present], word[present]
-    return Records(
-        warp=warp,
-        seq=seq,
-        clock_lo=(word & MASK32).astype(np.int64),
-        site=(word >> np.uint64(32)).astype(np.int64),
-        kept=kept,
-        emitted=emitted,
+    found = read_events(
+        slots,
+        headers.slot,
+        headers.quads,
+        headers.emitted,
+        headers.clock_exit & MASK32,
+        ring=layout.ring,
+        slack=layout.slack,
+        tags=tags,
     )
-
-
-def _prefer_slack(
-    word: Array, flat: Array, base: Array, seq: Array, place: Array, warp: Array, headers: Headers, layout: KernelLayout
-) -> None:
-    """Replace in ``word`` the records that went to the slack behind the ring (see the module's text)."""
-    slack = min(layout.slack, layout.capacity)
-    at = np.flatnonzero((place < slack) & (seq >= layout.capacity))
-    if not len(at):
-        return
-    in_ring = word[at]
-    in_slack = flat[base[at] + layout.capacity + place[at]]
-    exit_lo = headers.clock_exit[warp[at]] & MASK32
-    later = exit_lo
-    if layout.capacity > slack:  # the first record of the same lap that certainly stands in the ring itself
-        sure = flat[base[at] + slack]
-        reached = seq[at] - place[at] + slack < headers.emitted[warp[at]]
-        later = np.where(reached & (sure >> np.uint64(32) != 0), sure & MASK32, exit_lo)
-    age_ring = (later - (in_ring & MASK32)) & MASK32
-    age_slack = (later - (in_slack & MASK32)) & MASK32
-    ring_empty = in_ring >> np.uint64(32) == 0
-    slack_written = in_slack >> np.uint64(32) != 0
-    word[at] = np.where(slack_written & (ring_empty | (age_slack < age_ring)), in_slack, in_ring)
-
-
-def count_records(slots: Array, rows: Array, layout: KernelLayout) -> int:
-    """Non-zero records in the rings of some slots."""
-    total = 0
-    step = max(1, _CHUNK_BYTES // layout.ring)
-    for start in range(0, len(rows), step):
-        part = slots[rows[start : start + step], : layout.capacity]
-        total += int(np.count_nonzero(part >> np.uint64(32)))
-    return total
+    missing = headers.emitted - found.written
+    wrapped = headers.quads * QUAD > layout.ring
+    holes = np.where(wrapped, np.minimum(missing, found.gaps), missing)
+    in_first_part = (found.gaps > 0)[found.warp] & (found.gaps_after == found.gaps[found.warp])
+    behind = np.where(in_first_part & ~wrapped[found.warp], _ALL, found.gaps_after)
+    behind = np.minimum(behind, missing[found.warp])
+    ends = np.cumsum(found.written)
+    seq = np.arange(len(found.warp), dtype=np.int64) + (headers.emitted - ends)[found.warp] - behind
+    return Records(
+        warp=found.warp,
+        seq=seq,
+        clock_lo=found.clock_lo.astype(np.int64),
+        site=found.site,
+        written=found.written,
+        overwritten=missing - holes,
+        holes=holes,
+        unknown=found.unknown,
+        contradictory=found.contradictory,
+    )

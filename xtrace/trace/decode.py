@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from xtrace.errors import BadInput
-from xtrace.trace.buffer import Records, count_records, read_records
+from xtrace.trace.buffer import Records, read_records
 from xtrace.trace.clocks import TimeAxis, Unwrapped, fit, unwrap
 from xtrace.trace.headers import Headers, read_headers, regions
 from xtrace.trace.layout import KernelLayout, cta_shape, kernel_layout
+from xtrace.trace.packets import Tags, count_events
 from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
 
 __all__ = ["decode"]
@@ -35,7 +36,7 @@ def decode(
     buffer
         The whole buffer, spill-over slot included. Not copied.
     map
-        Trace map (``xtrace/map/1``) of the traced image.
+        Trace map (``xtrace/map/2``) of the traced image.
     kernel
         Mangled or demangled name.
     grid, block
@@ -46,18 +47,21 @@ def decode(
     Returns
     -------
     TraceTables
-        ``summary`` holds ``emitted, written, dropped`` (= ``overwritten`` by the ring + ``holes`` never
-        written), ``headless_warps, headless_records`` (warps that left records but no header, not part of the tables),
+        ``summary`` holds ``emitted, written, dropped`` (= ``overwritten`` by the ring + ``holes`` not found where
+        they should be; see ``xtrace.trace.buffer.Records``), ``headless_warps, headless_records`` (warps that left
+        something but no header, not part of the tables, and the events of what looks like a packet there),
         ``warps_ran, warps_unfinished, warps_never_ran, warps_without_slot, spill_over``,
-        ``damaged_slots, unknown_sites, non_monotonic``, the time axis (``origin_ns, time_step_ns,
-        time_error_ns, ns_per_cycle, time_method``), ``complete`` (nothing lost, damaged or
-        unfinished) and ``warnings``, one sentence each.
+        ``damaged_slots, unknown_sites`` (packets whose tag the map does not have: holes),
+        ``non_monotonic``, the time axis (``origin_ns, time_step_ns, time_error_ns, ns_per_cycle,
+        time_method``), ``complete`` (nothing lost, damaged or unfinished) and ``warnings``, one sentence each.
 
     Raises
     ------
     BadInput
-        XT8101-XT8104 map or launch shape, XT8201 buffer size, XT8202 no warp left a header, XT8203 warps
-        ran but no record was written: an empty trace is an error, not a low overhead.
+        XT8101, XT8102, XT8104, XT8105 map or launch shape, XT8201 buffer size, XT8202 no warp left a
+        header, XT8203 warps ran but no record was written or found: an empty trace is an error, not a low overhead.
+    Unsupported
+        XT8103 the image was spliced by an older version.
     """
     layout = kernel_layout(map, kernel)
     shape = layout.block if block is None else cta_shape(block, "block", 1024)
@@ -65,17 +69,16 @@ def decode(
     warps_per_cta = 1 if shape is None else (_volume(shape) + 31) // 32
     slots, header_rows = regions(buffer, layout)
     headers = read_headers(header_rows)
-    lost = np.setdiff1d(np.flatnonzero(slots[:-1, 0]), headers.used, assume_unique=True)
+    lost = np.setdiff1d(np.flatnonzero(slots[:-1, :4].any(axis=1)), headers.used, assume_unique=True)
+    tags = Tags.of(layout.packets)
+    records = read_records(slots, headers, layout, tags)
+    if records.contradictory.any():
+        headers = headers.without(records.contradictory)
+        records = read_records(slots, headers, layout, tags)
     if not len(headers.slot):
         raise _no_headers(layout, headers, len(lost))
-    records = read_records(slots, headers, layout)
     if not len(records.site) and layout.sites:
-        raise BadInput(
-            "XT8203",
-            f"no record was written: {len(headers.slot)} warps ran, none passed any of {len(layout.sites)} sites",
-            where=layout.name,
-            hint="choose other probes, or check that this launch takes the traced path",
-        )
+        raise _no_records(layout, headers)
     unwrapped = unwrap(records, headers)
     axis = fit(headers)
     warps = _warp_table(layout, headers, records, axis, warps_per_cta)
@@ -89,9 +92,8 @@ def decode(
         t_ns=axis.at(unwrapped.clock, records.warp),
     )
     summary = _summary(layout, headers, records, unwrapped, axis, warps)
-    summary["unknown_sites"] = int(np.count_nonzero(events["pc"].to_numpy() < 0))
     summary["headless_warps"] = len(lost)
-    summary["headless_records"] = count_records(slots, lost, layout)
+    summary["headless_records"] = count_events(slots, lost, layout.ring, tags)
     summary["slots"] = len(slots) - 1
     summary["spill_over"] = bool(slots[-1].any() or header_rows[-1].any())
     summary["warps_per_cta"] = None if shape is None else warps_per_cta
@@ -118,6 +120,17 @@ def _no_headers(layout: KernelLayout, headers: Headers, lost: int) -> BadInput:
     return BadInput("XT8202", what, where=layout.name, hint=hint)
 
 
+def _no_records(layout: KernelLayout, headers: Headers) -> BadInput:
+    emitted = int(headers.emitted.sum())
+    if emitted:
+        what = f"none of {emitted} emitted records is in the rings"
+        hint = "the map belongs to another image, the buffer is damaged, or the rings are smaller than a packet"
+    else:
+        what = f"no record was written: {len(headers.slot)} warps ran, none passed any of {len(layout.sites)} sites"
+        hint = "choose other probes, or check that this launch takes the traced path"
+    return BadInput("XT8203", what, where=layout.name, hint=hint)
+
+
 def _volume(shape: tuple[int, int, int]) -> int:
     return shape[0] * shape[1] * shape[2]
 
@@ -127,7 +140,6 @@ def _warp_table(
 ) -> pd.DataFrame:
     n = len(headers.slot)
     every = np.arange(n)
-    written = np.bincount(records.warp, minlength=n).astype(np.int64)
     return pd.DataFrame(
         {
             "kernel": constant(layout.name, n),
@@ -139,9 +151,9 @@ def _warp_table(
             "t_exit_ns": axis.at(headers.clock_exit, every),
             "clock_entry": headers.clock_entry,
             "clock_exit": headers.clock_exit,
-            "emitted": records.emitted,
-            "written": written,
-            "dropped": records.emitted - written,
+            "emitted": headers.emitted,
+            "written": records.written,
+            "dropped": headers.emitted - records.written,
             "finished": np.ones(n, dtype=bool),  # part of the file format; only finished warps leave a header
         },
         columns=list(WARP_COLUMNS),
@@ -156,8 +168,7 @@ def _summary(
     axis: TimeAxis,
     warps: pd.DataFrame,
 ) -> dict[str, Any]:
-    emitted, written = int(records.emitted.sum()), len(records.site)
-    overwritten = int((records.emitted - records.kept).sum())
+    emitted, written = int(headers.emitted.sum()), len(records.site)
     return {
         "kernel": layout.name,
         "demangled": layout.demangled,
@@ -169,8 +180,9 @@ def _summary(
         "emitted": emitted,
         "written": written,
         "dropped": emitted - written,
-        "overwritten": overwritten,
-        "holes": emitted - written - overwritten,
+        "overwritten": int(records.overwritten.sum()),
+        "holes": int(records.holes.sum()),
+        "unknown_sites": int(records.unknown.sum()),
         "damaged_slots": [int(s) for s in headers.damaged[:100]],
         "damaged": len(headers.damaged),
         "non_monotonic": int(unwrapped.violations.sum()),
@@ -191,10 +203,10 @@ def _judge(summary: dict[str, Any]) -> None:
     s = summary
     losses = [
         (s["overwritten"], "{} records were overwritten: the ring is too small for this launch"),
-        (s["holes"], "{} records were counted but never written"),
+        (s["holes"], "{} records were counted but are not where they were written"),
         (s["headless_warps"], "{} warps wrote records but no header: they never reached their exit and are not shown"),
         (s["damaged"], "{} slots hold a damaged header and were left out"),
-        (s["unknown_sites"], "{} records name a site that the map does not know: wrong map, or damaged buffer"),
+        (s["unknown_sites"], "{} packets have a tag that the map does not know: wrong map, or damaged buffer"),
         (s["non_monotonic"], "{} records run backwards in time"),
         (s["warps_without_slot"] or 0, "{} warps had no slot in the buffer and left no trace"),
         (s["warps_never_ran"] or 0, "{} warps of the launch left no header"),

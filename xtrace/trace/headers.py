@@ -1,4 +1,4 @@
-"""Warp headers: when and where a warp ran, and how many records it emitted. Vectorised.
+"""Warp headers: when and where a warp ran, and how many events it emitted. Vectorised.
 
 They stand in a table behind the rings, 32 bytes each, written once, at the warp's exit, with only the low halves
 of the entry's timer and of both clocks. The upper halves follow: a warp's timer runs for less than 2**32 ns
@@ -8,7 +8,7 @@ warps of the launch show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from xtrace.errors import BadInput
 from xtrace.trace.layout import HEADER_BYTES, KernelLayout
+from xtrace.trace.packets import QUAD, lift, plausible
 
-__all__ = ["MASK32", "MAX_SMS", "Headers", "read_headers", "regions"]
+__all__ = ["MASK32", "Headers", "read_headers", "regions"]
 
 Array = npt.NDArray[Any]
 MASK32 = np.uint64(0xFFFFFFFF)
 MAX_SPAN = np.uint64(1 << 48)  # ns, days: no launch lasts longer, so such a header is damaged
-MAX_SMS = 1 << 16
 WRAP = 1 << 32
 USUAL_CYCLES_PER_NS = 1.75  # only for launches in which every warp runs for more than a second
 
@@ -41,15 +41,22 @@ class Headers:
     clock_entry: Array
     clock_exit: Array
     sm: Array
-    emitted: Array  # records
+    emitted: Array  # events
+    quads: Array  # 16-byte units of packets emitted
     exit_pc: Array
     damaged: Array
     used: Array
     rate_assumed: bool = False
 
+    def without(self, bad: Array) -> Headers:
+        """The same but for some warps, which count as damaged."""
+        names = ("slot", "t_entry", "t_exit", "clock_entry", "clock_exit", "sm", "emitted", "quads", "exit_pc")
+        kept = {name: getattr(self, name)[~bad] for name in names}
+        return replace(self, **kept, damaged=np.union1d(self.damaged, self.slot[bad]))
+
 
 def regions(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> tuple[Array, Array]:
-    """The buffer's slots, spill-over slot included, and one row of header words per slot; nothing is copied.
+    """The buffer's slots (u32 words), spill-over slot included, and one row of u64 header words per slot; not copied.
 
     BadInput XT8201 when the size is not a whole number of slots.
     """
@@ -63,9 +70,9 @@ def regions(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> tup
             hint="the buffer is truncated, or the map belongs to another image",
         )
     count = size // each
-    words = np.frombuffer(buffer, dtype="<u8")
-    slots = words[: count * layout.stride // 8].reshape(count, -1)
-    return slots, words[slots.size :].reshape(count, -1)
+    whole = memoryview(buffer).cast("B")
+    slots = np.frombuffer(whole[: count * layout.stride], dtype="<u4").reshape(count, -1)
+    return slots, np.frombuffer(whole[count * layout.stride :], dtype="<u8").reshape(count, -1)
 
 
 def read_headers(rows: Array) -> Headers:
@@ -75,10 +82,12 @@ def read_headers(rows: Array) -> Headers:
     raw = rows[used]
     low, high = raw & MASK32, raw >> np.uint64(32)
     t_exit = raw[:, 2].copy()
-    sm, emitted_bytes = low[:, 1], high[:, 3]
+    sm, count, emitted_bytes = low[:, 1] & np.uint64(0xFF), low[:, 1] >> np.uint64(8), high[:, 3]
+    quads = (emitted_bytes // np.uint64(QUAD)).astype(np.int64)
+    emitted = lift(count, quads)
     lasted = (t_exit - low[:, 0]) & MASK32
-    bad = (t_exit == 0) | (t_exit >= np.uint64(1 << 63)) | (t_exit < lasted) | (sm >= np.uint64(MAX_SMS))
-    bad |= (emitted_bytes % np.uint64(8) != 0) | _far_off(t_exit)
+    bad = (t_exit == 0) | (t_exit >= np.uint64(1 << 63)) | (t_exit < lasted)
+    bad |= (emitted_bytes % np.uint64(QUAD) != 0) | ~plausible(emitted, quads) | _far_off(t_exit)
     good = ~bad
     t_exit, lasted, sm = t_exit[good], lasted[good], sm[good]
     clock_entry, clock_exit, assumed = _full_clocks(t_exit, lasted, high[good, 0], low[good, 3], sm)
@@ -89,7 +98,8 @@ def read_headers(rows: Array) -> Headers:
         clock_entry=clock_entry,
         clock_exit=clock_exit,
         sm=sm.astype(np.int32),
-        emitted=(emitted_bytes // np.uint64(8)).astype(np.int64)[good],
+        emitted=emitted[good],
+        quads=quads[good],
         exit_pc=high[good, 1].astype(np.int64),
         damaged=used[bad],
         used=used,

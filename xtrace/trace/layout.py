@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xtrace.errors import BadInput, Unsupported
+from xtrace.trace.packets import MAX_SITES as PACKET_SITES
+from xtrace.trace.packets import MAX_TAG, QUAD
 
-__all__ = ["HEADER_BYTES", "KernelLayout", "Site", "cta_shape", "kernel_layout"]
+__all__ = [
+    "HEADER_BYTES",
+    "KernelLayout",
+    "KernelSites",
+    "Site",
+    "cta_shape",
+    "kernel_layout",
+    "kernel_sites",
+    "packets",
+]
 
-SCHEMA = "xtrace/map/1"
+SCHEMA = "xtrace/map/2"
+STORED_SCHEMAS = (SCHEMA, "xtrace/map/1")  # of maps inside trace files
 MAX_SITES = 1 << 20
 MAX_SLACK_BYTES = 512
+MIN_RING_BYTES = 32
+CLOCK_BYTES = 4  # of one event in a packet
 HEADER_BYTES = 32  # per slot, in the table behind the rings
 
 
@@ -27,29 +41,42 @@ class Site:
 
 
 @dataclass(frozen=True)
-class KernelLayout:
-    """Geometry of one warp's slot, in bytes, and the sites whose records may appear in it.
-
-    ``ring`` bytes of records from the slot's start, then some slack for a group of records that runs past
-    the ring's end. The headers form a table of their own behind all slots.
-    """
+class KernelSites:
+    """What a table of decoded events needs of the map: the kernel's names, record sites and block size."""
 
     name: str
     demangled: str
-    stride: int
-    ring: int
     sites: tuple[Site, ...]
     block: tuple[int, int, int] | None
 
-    @property
-    def capacity(self) -> int:
-        """Records that a slot keeps."""
-        return self.ring // 8
+
+@dataclass(frozen=True)
+class KernelLayout(KernelSites):
+    """Geometry of one warp's slot, in bytes, and the packets that may stand in it, as ``(tag, site ids)``.
+
+    ``ring`` bytes in which packets start, then some slack for one that runs past the ring's end. The headers form a
+    table of their own behind all slots.
+    """
+
+    stride: int
+    ring: int
+    packets: tuple[tuple[int, tuple[int, ...]], ...]
 
     @property
     def slack(self) -> int:
-        """Records that may stand behind the ring's end."""
-        return min(self.stride - self.ring, MAX_SLACK_BYTES) // 8
+        """Bytes behind the ring's end that packets may fill."""
+        return min(self.stride - self.ring, MAX_SLACK_BYTES)
+
+
+def kernel_sites(trace_map: Mapping[str, Any], kernel: str) -> KernelSites:
+    """The sites of ``kernel`` (mangled or demangled name); also from the maps of older versions in trace files.
+
+    Raises
+    ------
+    BadInput
+        XT8101 malformed map, XT8102 the map has no such kernel, XT8105 the kernel was not traced.
+    """
+    return _kernel_sites(_entry(trace_map, kernel))
 
 
 def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
@@ -60,9 +87,65 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     BadInput
         XT8101 malformed map, XT8102 the map has no such kernel, XT8105 the kernel was not traced.
     Unsupported
-        XT8103 a record size that this version does not read.
+        XT8103 a map or a record size of an older version.
     """
-    if not isinstance(trace_map, Mapping) or trace_map.get("schema") != SCHEMA:
+    entry = _entry(trace_map, kernel)
+    known = _kernel_sites(entry)
+    slot, name = entry["slot"], known.name
+    stride, ring = _number(slot, "stride", name), _number(slot, "ring", name)
+    header_bytes, record = _number(slot, "header_bytes", name), _number(slot, "record", name)
+    if trace_map["schema"] != SCHEMA or record != CLOCK_BYTES:
+        raise Unsupported(
+            "XT8103",
+            f"buffers with records of {record} bytes, by a map of schema {trace_map['schema']}",
+            where=name,
+            hint="splice the kernel again with this version and trace it again",
+        )
+    if ring < MIN_RING_BYTES or ring & (ring - 1):
+        raise _malformed(f"kernel {name}: a ring must be a power of two of at least {MIN_RING_BYTES} bytes")
+    if stride % QUAD or ring > stride:
+        raise _malformed(f"kernel {name}: the stride of a slot must be a multiple of {QUAD} and hold the ring")
+    if header_bytes != HEADER_BYTES:
+        raise _malformed(f"kernel {name}: headers of {header_bytes} bytes instead of {HEADER_BYTES}")
+    return KernelLayout(
+        name=name,
+        demangled=known.demangled,
+        sites=known.sites,
+        block=known.block,
+        stride=stride,
+        ring=ring,
+        packets=packets(entry, [site.id for site in known.sites]),
+    )
+
+
+def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The packets of a kernel's map entry as ``(tag, site ids)``; each of the record sites ``ids`` is in one.
+
+    BadInput XT8101 if they are not so.
+    """
+    name, raw = str(entry.get("name"))[:200], entry.get("packets")
+    if not isinstance(raw, list) or not all(isinstance(item, Mapping) for item in raw):
+        raise _malformed(f"kernel {name}: 'packets' is not a list of objects")
+    out: dict[int, tuple[int, ...]] = {}
+    left = set(ids)
+    for item in raw:
+        tag, sites = item.get("tag"), item.get("sites")
+        if type(tag) is not int or not 1 <= tag <= MAX_TAG or tag in out:
+            raise _malformed(f"kernel {name}: packet tags must be distinct and between 1 and {MAX_TAG}")
+        if not isinstance(sites, list) or not 1 <= len(sites) <= PACKET_SITES:
+            raise _malformed(f"kernel {name}: packet {tag} does not list 1 to {PACKET_SITES} sites")
+        for site in sites:
+            if type(site) is not int or site not in left:
+                raise _malformed(f"kernel {name}: packet {tag} names no record site, or one of another packet")
+            left.remove(site)
+        out[tag] = tuple(sites)
+    if left:
+        raise _malformed(f"kernel {name}: site {min(left)} is in no packet")
+    return tuple(out.items())
+
+
+def _entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
+    if not isinstance(trace_map, Mapping) or trace_map.get("schema") not in STORED_SCHEMAS:
         raise _malformed(f"no trace map of schema {SCHEMA}")
     kernels = trace_map.get("kernels")
     if not isinstance(kernels, list) or not all(isinstance(k, Mapping) for k in kernels):
@@ -70,7 +153,8 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     for key in ("name", "demangled"):
         for entry in kernels:
             if entry.get(key) == kernel and isinstance(kernel, str):
-                return _layout(entry)
+                found: Mapping[str, Any] = entry
+                return found
     names = ", ".join(str(k.get("name")) for k in kernels[:8]) or "none"
     raise BadInput("XT8102", f"the trace map has no kernel {str(kernel)[:200]}", hint=f"kernels in the map: {names}")
 
@@ -89,7 +173,7 @@ def cta_shape(value: object, what: str, limit: int) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _layout(entry: Mapping[str, Any]) -> KernelLayout:
+def _kernel_sites(entry: Mapping[str, Any]) -> KernelSites:
     name, demangled = entry.get("name"), entry.get("demangled", "")
     if not isinstance(name, str) or not isinstance(demangled, str):
         raise _malformed("a kernel's name is not text")
@@ -103,23 +187,10 @@ def _layout(entry: Mapping[str, Any]) -> KernelLayout:
         )
     if not isinstance(slot, Mapping):
         raise _malformed(f"kernel {name}: no 'slot'")
-    stride, ring = _number(slot, "stride", name), _number(slot, "ring", name)
-    header_bytes = _number(slot, "header_bytes", name)
-    record = _number(slot, "record", name)
-    if record != 8:
-        raise Unsupported("XT8103", f"records of {record} bytes", where=name, hint="this version reads 8-byte records")
-    if ring < 8 or any(n % 8 for n in (stride, ring)):
-        raise _malformed(f"kernel {name}: slot sizes must be positive multiples of 8")
-    if ring > stride:
-        raise _malformed(f"kernel {name}: the ring is larger than the stride of its slot")
-    if header_bytes != HEADER_BYTES:
-        raise _malformed(f"kernel {name}: headers of {header_bytes} bytes instead of {HEADER_BYTES}")
     block = entry.get("block")
-    return KernelLayout(
+    return KernelSites(
         name=name,
         demangled=demangled or name,
-        stride=stride,
-        ring=ring,
         sites=_sites(entry, name),
         block=None if block is None else cta_shape(block, "the map's block", 1024),
     )

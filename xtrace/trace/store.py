@@ -28,14 +28,14 @@ import pandas as pd
 
 from xtrace.errors import BadInput, XtraceError
 from xtrace.files import write_atomic
-from xtrace.trace.headers import MAX_SMS
-from xtrace.trace.layout import kernel_layout
+from xtrace.trace.layout import kernel_sites
 from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
 
 __all__ = ["Trace", "load", "save"]
 
 SCHEMA = "xtrace/trace/1"
 MAX_LAUNCHES = 1 << 12
+MAX_SMS = 1 << 16
 MAX_JSON_BYTES = 1 << 28
 MAX_RATIO = 250  # uncompressed over compressed; real traces stay below 30
 _SMALL = 1 << 24
@@ -118,7 +118,7 @@ def save(
     if not 1 <= len(launches) <= MAX_LAUNCHES:
         raise BadInput("XT8401", f"cannot save {len(launches)} launches", hint=f"1 to {MAX_LAUNCHES} fit in one file")
     for launch in launches:
-        kernel_layout(map, launch.kernel)
+        kernel_sites(map, launch.kernel)
     try:
         manifest = json.dumps(
             {"schema": SCHEMA, "provenance": dict(provenance), "launches": [t.summary for t in launches]},
@@ -243,7 +243,7 @@ class _Reader:
 
     def launch(self, number: int, summary: object, trace_map: dict[str, Any]) -> TraceTables:
         checked = _checked_summary(summary)
-        layout = kernel_layout(trace_map, checked["kernel"])
+        layout = kernel_sites(trace_map, checked["kernel"])
         columns = {name: self.column(f"{number}/warps/{name}.npy", dtype) for name, dtype in WARPS.items()}
         n = len(columns["slot"])
         if any(len(c) != n for c in columns.values()) or n == 0:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from xtrace.trace.layout import KernelLayout
+from xtrace.trace.layout import KernelSites
 
 __all__ = ["EVENT_COLUMNS", "WARP_COLUMNS", "TraceTables", "constant", "event_table"]
 
@@ -63,7 +63,7 @@ class TraceTables:
 
 
 def event_table(
-    layout: KernelLayout, warps: pd.DataFrame, *, warp: Array, seq: Array, site: Array, clock: Array, t_ns: Array
+    layout: KernelSites, warps: pd.DataFrame, *, warp: Array, seq: Array, site: Array, clock: Array, t_ns: Array
 ) -> pd.DataFrame:
     """The events frame from per-record columns; ``warp`` is the row in ``warps``, ``site`` the site id."""
     ids = np.array([s.id for s in layout.sites], dtype=np.int64)

@@ -1,0 +1,187 @@
+"""Packets of any size in rings of any size, for any number of laps: the newest that fit come back, the rest is counted.
+
+The writer here follows decision 0001 word by word; what it keeps is known without reading anything back.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xtrace.errors import BadInput
+from xtrace.runtime.buffers import SlotLayout, TraceBytes
+from xtrace.runtime.checks import trace_facts
+from xtrace.trace import decode
+from xtrace.trace.packets import Tags, chunks, count_events, lift, read_events
+
+KERNEL = "k"
+BEGIN = 1 << 20  # above all tags: a clock that equals one has a test of its own
+
+
+@dataclass
+class Case:
+    """Warps that wrote packets (by index into ``sizes``) into rings of ``ring`` bytes."""
+
+    ring: int
+    slack: int
+    sizes: list[int]
+    tags: list[int]
+    warps: list[list[int]]
+    seed: int
+    truth: list[list[tuple[int, int, int]]] = field(default_factory=list)  # per warp: seq, site, clock of what is kept
+
+    def map(self) -> dict[str, Any]:
+        ids = iter(range(1, 1000))
+        packets = [
+            {"tag": tag, "sites": [next(ids) for _ in range(n)]} for tag, n in zip(self.tags, self.sizes, strict=True)
+        ]
+        sites = [{"id": i, "pc": 16 * i, "op": "NOP", "phase": "p"} for i in range(1, next(ids))]
+        slot = {"stride": self.ring + self.slack, "ring": self.ring, "record": 4, "header_bytes": 32}
+        kernel = {"name": KERNEL, "sites": sites, "packets": packets, "slot": slot}
+        return {"schema": "xtrace/map/2", "kernels": [kernel]}
+
+    def buffer(self) -> bytes:
+        rng = random.Random(self.seed)
+        packets = self.map()["kernels"][0]["packets"]
+        slots, headers = [], []
+        for picks in self.warps:
+            data, offset, clock, events = bytearray(self.ring + self.slack), 0, BEGIN, 0
+            begun: list[tuple[int, int, int, int]] = []
+            for pick in picks:
+                clocks = []
+                for site in packets[pick]["sites"]:
+                    clock += rng.choice([1, 7, 300, 5000])
+                    clocks.append(clock)
+                    begun.append((offset, events, site, clock))
+                    events += 1
+                size = len(clocks) // 4 + 1
+                undefined = [rng.choice([0, rng.choice(self.tags), clock, rng.getrandbits(32)]) for _ in range(3)]
+                words = [*undefined[: 4 * size - len(clocks) - 1], *clocks, packets[pick]["tag"]]
+                struct.pack_into(f"<{4 * size}I", data, offset % self.ring, *words)
+                offset += 16 * size
+            headers.append(
+                struct.pack("<4IQII", 32_000, BEGIN - 5, (events & 0xFFFFFF) << 8 | 131, 0, 64_000, clock + 9, offset)
+            )
+            self.truth.append([(seq, site, t) for start, seq, site, t in begun if start >= offset - self.ring])
+            slots.append(bytes(data))
+        return b"".join(slots) + bytes(self.ring + self.slack) + b"".join(headers) + bytes(32)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    ring = 1 << draw(st.integers(5, 10))
+    sizes = draw(st.lists(st.integers(1, 15), min_size=1, max_size=6))
+    tags = draw(st.lists(st.integers(1, 65535), min_size=len(sizes), max_size=len(sizes), unique=True))
+    picks = st.lists(st.integers(0, len(sizes) - 1), max_size=draw(st.sampled_from([3, 40, 200])))
+    slack = draw(st.sampled_from([48, 64, 512]))
+    return Case(ring, slack, sizes, tags, draw(st.lists(picks, min_size=1, max_size=3)), draw(st.integers(0, 1 << 30)))
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_the_newest_packets_that_fit_come_back_and_the_others_are_counted(case: Case) -> None:
+    trace_map, buffer = case.map(), case.buffer()
+    emitted = [sum(case.sizes[p] for p in picks) for picks in case.warps]
+    kept = [len(t) for t in case.truth]
+    entry = trace_map["kernels"][0]
+    facts = trace_facts(TraceBytes(buffer, SlotLayout.of(entry["slot"]), len(case.warps), False), entry)
+    assert (facts.emitted, facts.written, facts.lost) == (sum(emitted), sum(kept), sum(emitted) - sum(kept))
+    assert facts.monotonic
+    assert facts.bracketed
+    assert facts.per_cta.sum(axis=1).tolist() == kept
+    assert facts.unknown_sites == 0
+    if not sum(kept):  # also where every packet is larger than the ring
+        with pytest.raises(BadInput, match="record"):
+            decode(buffer, trace_map, KERNEL)
+        return
+    tables = decode(buffer, trace_map, KERNEL)
+    for slot, truth in enumerate(case.truth):
+        rows = tables.events[tables.events["slot"] == slot]
+        assert list(zip(rows["seq"], rows["site"], rows["clock"], strict=True)) == truth
+    assert tables.warps["emitted"].tolist() == emitted
+    assert tables.warps["dropped"].tolist() == [e - k for e, k in zip(emitted, kept, strict=True)]
+    assert tables.summary["overwritten"] == tables.summary["dropped"]
+    assert set(tables.warps["sm"]) == {131}
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_a_kernel_that_cannot_wrap_needs_no_slack(case: Case) -> None:
+    case.ring, case.slack = 1 << 14, 0
+    trace_map, buffer = case.map(), case.buffer()
+    if any(case.truth):
+        tables = decode(buffer, trace_map, KERNEL)
+        assert tables.summary["complete"]
+        assert list(tables.events["clock"]) == [clock for truth in case.truth for *_, clock in truth]
+
+
+def test_a_warp_that_overran_a_slot_without_slack_reads_no_neighbour() -> None:
+    """The bytes behind such a ring are the next warp's; a damaged header must not make them this warp's."""
+    case = Case(64, 0, [1], [5], [[0] * 3, [0] * 4], 1)
+    trace_map, buffer = case.map(), bytearray(case.buffer())
+    struct.pack_into("<I", buffer, 3 * 64 + 8, 7 << 8)
+    struct.pack_into("<I", buffer, 3 * 64 + 28, 7 * 16)
+    tables = decode(bytes(buffer), trace_map, KERNEL)
+    mine = tables.events[tables.events["slot"] == 0]
+    assert list(mine["clock"]) == sorted(mine["clock"])
+    assert set(mine["clock"]) <= {clock for *_, clock in case.truth[0]}
+
+
+def test_a_clock_that_equals_a_tag_at_a_stale_place_loses_by_its_age() -> None:
+    """A packet that ended in the slack, while in the ring an old clock looks like a tag."""
+    ring, tags = 64, Tags.of([(5, [1]), (6, [2, 3, 4, 5])])
+    words = np.zeros(ring // 4 + 12, "<u4")
+    words[0:4] = [0, 0, 1_000, 5]  # lap 1: an old packet of one event where the new one would end
+    words[12:20] = [0, 0, 0, 90_000, 90_001, 90_002, 90_003, 6]  # begins in the last quad, ends in the slack
+    found = read_events(
+        np.concatenate([words, words])[None, :],
+        np.array([0]),
+        np.array([5]),
+        np.array([7]),
+        np.array([90_010]),
+        ring=ring,
+        slack=48,
+        tags=tags,
+    )
+    assert found.clock_lo.tolist() == [90_000, 90_001, 90_002, 90_003]
+    assert found.gaps.tolist() == [2]
+
+
+@pytest.mark.parametrize("events", [0, 1, 7, (1 << 24) - 1, 1 << 24, (1 << 24) + 3, 5 << 24])
+def test_the_number_of_events_is_exact_though_the_header_holds_24_bits(events: int) -> None:
+    for quads in {events, -(-events // 4), (events + 1) // 2, -(-4 * events // 15)}:
+        if events - quads < 1 << 24:
+            assert lift(np.array([events % (1 << 24)]), np.array([quads]))[0] == events
+
+
+def test_chunks_cover_all_warps_once() -> None:
+    quads = np.random.default_rng(3).integers(0, 1 << 20, 200)
+    parts = list(chunks(quads, 1 << 30))
+    assert [n for low, high in parts for n in range(low, high)] == list(range(200))
+    assert len(parts) > 10
+    assert list(chunks(np.zeros(5, np.int64), 64)) == [(0, 5)]
+
+
+def test_facts_do_not_depend_on_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(256, 48, [1, 5, 15], [1, 2, 65535], [[n % 3] * (5 * n) for n in range(20)], 4)
+    entry, buffer = case.map()["kernels"][0], case.buffer()
+    trace = TraceBytes(buffer, SlotLayout.of(entry["slot"]), 20, False)
+    whole = trace_facts(trace, entry, 3)
+    monkeypatch.setattr("xtrace.trace.packets._CHUNK_QUADS", 20)
+    parts = trace_facts(trace, entry, 3)
+    assert (parts.per_cta == whole.per_cta).all()
+    assert (parts.emitted, parts.written, parts.wrapped) == (whole.emitted, whole.written, whole.wrapped)
+
+
+def test_what_looks_like_packets_is_counted_where_no_end_is_known() -> None:
+    case = Case(256, 48, [1, 6], [3, 4], [[0, 1, 1, 0]], 1)
+    slots = np.frombuffer(case.buffer()[: 2 * 304], "<u4").reshape(2, -1)
+    tags = Tags.of([(p["tag"], p["sites"]) for p in case.map()["kernels"][0]["packets"]])
+    assert count_events(slots, np.array([0]), 256, tags) == 14

@@ -1,0 +1,226 @@
+"""Packets, the unit in which a warp's events stand in its ring; the one reader of them. Vectorised over warps.
+
+**A packet** of n events takes n // 4 + 1 quads of 16 bytes: undefined words, then the n clocks (low halves, in
+order of time), then the tag, by which the trace map lists the n sites. It starts at ``offset mod ring`` and is
+contiguous: past the ring's end it goes on in the slack. ``offset`` is what its warp emitted before.
+
+**Reading** walks back from where the warp's last packet ended, because only a packet's end says how long it is. One
+step of the walk reads one packet of every warp. It ends at the warp's first packet or at one that began more than a
+ring's length before the end: later packets have overwritten it, wholly or partly. A place without a tag that the map
+knows is a gap; the walk looks one quad further back.
+
+**Past the ring's end.** A packet that ends in the first three quads of a lap may have begun in the lap before; then its
+end stands in the slack. The same place of the ring (or of the slack) holds something older then. If both look like a
+packet, the one whose last clock is younger, measured back from a clock known to be later, is right (as long as a lap
+takes less than 2**32 cycles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "MAX_SITES",
+    "MAX_TAG",
+    "QUAD",
+    "Events",
+    "Tags",
+    "chunks",
+    "count_events",
+    "lift",
+    "plausible",
+    "read_events",
+]
+
+QUAD = 16  # bytes
+MAX_TAG = (1 << 16) - 1
+MAX_SITES = 15  # events of one packet
+_NO_TAG = MAX_TAG + 1  # stands for every word that cannot be a tag
+_COUNT_BITS = 24  # of the number of events in a header
+_OVERHANG = MAX_SITES // 4  # quads of a packet that may stand behind the ring's end
+_CHUNK_QUADS = 1 << 21
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The packets of a trace map: ``count[tag]`` events (0: no such tag), of the sites ``sites[first[tag]]`` and on."""
+
+    count: Array
+    first: Array
+    sites: Array
+
+    @classmethod
+    def of(cls, packets: Sequence[tuple[int, Sequence[int]]]) -> Tags:
+        """From ``(tag, site ids)`` pairs."""
+        count, first = np.zeros(_NO_TAG + 1, np.int64), np.zeros(_NO_TAG + 1, np.int64)
+        sites: list[int] = []
+        for tag, ids in packets:
+            count[tag], first[tag] = len(ids), len(sites)
+            sites += ids
+        return cls(count, first, np.array(sites, np.int64))
+
+
+@dataclass(frozen=True)
+class Events:
+    """Surviving events, ordered by warp and time; then what the walk found, one element per warp."""
+
+    warp: Array  # index into the arrays given to read_events
+    clock_lo: Array  # u32
+    site: Array
+    gaps_after: Array  # gaps between the event and the end of its warp
+    written: Array  # events read
+    gaps: Array  # quads that hold no packet
+    unknown: Array  # places with a tag that the map does not know
+    contradictory: Array  # warps whose ring holds more events than they emitted: their events are left out
+
+
+def lift(count: Array, quads: Array) -> Array:
+    """Exact numbers of events from their low 24 bits: a packet has at least as many events as quads."""
+    low, least = count.astype(np.int64), quads.astype(np.int64)
+    return least + ((low - least) & ((1 << _COUNT_BITS) - 1))
+
+
+def plausible(events: Array, quads: Array) -> Array:
+    """Whether so many events fit into so many quads."""
+    return events * (MAX_SITES // 4 + 1) <= quads * MAX_SITES
+
+
+def read_events(
+    slots: Array, rows: Array, quads: Array, emitted: Array, exit_lo: Array, *, ring: int, slack: int, tags: Tags
+) -> Events:
+    """What some warps left in their rings.
+
+    Parameters
+    ----------
+    slots
+        The slots, one row of little-endian u32 words each.
+    rows, quads, emitted, exit_lo
+        Per warp: row of its slot, quads and events emitted, low half of the clock at its exit.
+    ring, slack
+        Bytes of a slot that packets start in, and that they may go on in.
+    """
+    flat = slots.reshape(-1)
+    base = rows.astype(np.int64) * slots.shape[1]
+    walk = _Walk(flat, base, quads.astype(np.int64), exit_lo.astype(np.int64), ring // QUAD, slack // QUAD, tags)
+    warp, at, tag, gaps = walk.packets()
+    n = tags.count[tag]
+    written = np.bincount(warp, n, len(rows)).astype(np.int64)
+    contradictory = written > emitted
+    if contradictory.any():
+        keep = ~contradictory[warp]
+        warp, at, tag, gaps, n = warp[keep], at[keep], tag[keep], gaps[keep], n[keep]
+        written[contradictory] = 0
+    ends = np.cumsum(n)
+    step = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - n, n)
+    return Events(
+        warp=np.repeat(warp, n),
+        clock_lo=flat[np.repeat(at - n, n) + step],
+        site=tags.sites[np.repeat(tags.first[tag], n) + step],
+        gaps_after=np.repeat(gaps, n),
+        written=written,
+        gaps=walk.gaps,
+        unknown=walk.unknown,
+        contradictory=contradictory,
+    )
+
+
+class _Walk:
+    """The walk back through the rings; lengths and positions in quads but for word indices ``at``, ``base``."""
+
+    def __init__(
+        self, flat: Array, base: Array, quads: Array, exit_lo: Array, ring: int, slack: int, tags: Tags
+    ) -> None:
+        self.flat, self.tags = flat, tags
+        self.ring, self.overhang = ring, min(slack, _OVERHANG)
+        self.base, self.quads, self.exit_lo = base, quads, exit_lo
+        self.gaps = np.zeros(len(base), np.int64)
+        self.unknown = np.zeros(len(base), np.int64)
+
+    def packets(self) -> tuple[Array, ...]:
+        """Warp, word index of the tag, tag, and number of gaps after it, of every packet, ordered by warp and time."""
+        warp = np.flatnonzero(self.quads)
+        base, end, later = self.base[warp], self.quads[warp], self.exit_lo[warp]
+        limit = np.maximum(end - self.ring, 0)
+        wrapped = bool((limit > 0).any())
+        back = np.zeros(len(warp), np.int64)  # packets of the warp that the walk has passed
+        parts: list[tuple[Array, ...]] = []
+        while len(warp):
+            place = (end - 1) % self.ring + 1
+            at = base + 4 * place - 1
+            raw, tag, quads, valid = self._look(at)
+            valid &= quads <= place
+            if wrapped:
+                self._prefer_slack(at, tag, quads, valid, place, end, later)
+            start = end - quads
+            done = valid & (start < limit)
+            taken = valid & ~done
+            parts.append((warp[taken], at[taken], tag[taken], self.gaps[warp[taken]], back[taken]))
+            back += taken
+            later = np.where(taken, self.flat[np.where(taken, at - self.tags.count[tag], 0)], later)
+            self.gaps[warp] += ~valid
+            self.unknown[warp] += ~valid & (raw != 0) & (raw <= MAX_TAG) & (self.tags.count[tag] == 0)
+            end = np.where(valid, start, end - 1)
+            on = ~done & (end > limit)
+            if not on.all():
+                warp, base, end, later, limit, back = (x[on] for x in (warp, base, end, later, limit, back))
+        return self._in_time(parts)
+
+    def _look(self, at: Array) -> tuple[Array, Array, Array, Array]:
+        """Word, tag, length in quads and whether the map knows the tag, at these word indices."""
+        raw = self.flat[at]
+        tag = np.minimum(raw, _NO_TAG).astype(np.int64)
+        count = self.tags.count[tag]
+        return raw, tag, count // 4 + 1, count > 0
+
+    def _prefer_slack(
+        self, at: Array, tag: Array, quads: Array, valid: Array, place: Array, end: Array, later: Array
+    ) -> None:
+        """Move those that ended in the slack there, in place (see the module's text)."""
+        first = at.copy()
+        for past in range(0, self.overhang, self.ring):  # twice only where a packet may be longer than the ring
+            near = np.flatnonzero((place + past <= self.overhang) & (end > past + self.ring))
+            if not len(near):
+                return
+            behind = first[near] + 4 * (past + self.ring)
+            _, tag_b, quads_b, valid_b = self._look(behind)
+            valid_b &= (quads_b > place[near] + past) & (quads_b <= place[near] + past + self.ring)
+            age = (later[near] - self.flat[at[near] - 1].astype(np.int64)) & 0xFFFFFFFF
+            age_b = (later[near] - self.flat[behind - 1].astype(np.int64)) & 0xFFFFFFFF
+            better = valid_b & (~valid[near] | (age_b < age))
+            move = near[better]
+            at[move], tag[move], quads[move], valid[move] = behind[better], tag_b[better], quads_b[better], True
+
+    def _in_time(self, parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+        if not parts:
+            return (np.zeros(0, np.int64),) * 4
+        *columns, back = (np.concatenate(column) for column in zip(*parts, strict=True))
+        warp = columns[0]
+        ends = np.cumsum(np.bincount(warp, minlength=len(self.base)))
+        order = np.empty(len(warp), np.int64)
+        order[ends[warp] - 1 - back] = np.arange(len(warp))
+        return tuple(column[order] for column in columns)
+
+
+def chunks(quads: Array, ring: int) -> Iterator[tuple[int, int]]:
+    """Ranges of warps with about as much in their rings as one call of ``read_events`` should take."""
+    part = np.cumsum(np.minimum(quads.astype(np.int64), ring // QUAD)) // _CHUNK_QUADS
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(quads)]
+    yield from ((low, high) for low, high in pairwise(edges) if high > low)
+
+
+def count_events(slots: Array, rows: Array, ring: int, tags: Tags) -> int:
+    """Events of everything in the rings of some slots that looks like a packet, where no end is known."""
+    total = 0
+    step = max(1, _CHUNK_QUADS * QUAD // ring)
+    for start in range(0, len(rows), step):
+        part = slots[rows[start : start + step], 3 : ring // 4 : 4]
+        total += int(tags.count[np.minimum(part, _NO_TAG)].sum())
+    return total
