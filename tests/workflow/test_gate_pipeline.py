@@ -191,6 +191,21 @@ def test_the_extension_follows_the_first_look_within_the_same_time(tmp_path: Pat
     assert "c:xtrace:pp: not measured" in said
 
 
+def test_a_run_that_was_cut_short_can_go_on(tmp_path: Path) -> None:
+    measured(tmp_path, [0, 0])
+    gap = CellName("c", "xtrace", "pp").file(tmp_path, 0)
+    assert gap.is_file()
+    seen = []
+
+    def measure(arguments: list[str]) -> int:
+        seen.append(gap.is_file())
+        return 0
+
+    measure_gate.main(["--out", str(tmp_path), "--cells", "b:xtrace:pp", "c:xtrace:pp"], measure)
+    assert seen == [False, False]  # it is measured now; what failed is not tried again
+    assert "XT5007" in json.loads((tmp_path / "b.xtrace.pp.1.json").read_text())["unsupported"]
+
+
 def test_a_first_look_that_was_cut_short_is_not_extended(tmp_path: Path, capsys) -> None:
     measured(tmp_path, [0, -1])
     assert "no extension: error[XT7442]" in capsys.readouterr().out

@@ -3,7 +3,8 @@
     python -m workflow.scripts.measure_gate --out DIR --budgets FILE --cells W:xtrace:pp ... [--base DIR] [--budget S]
 
 All cells share each process replicate, and the old and the new version run in the same ones. What could not be measured
-leaves a document that says why. Further options go to measure_overhead.py.
+leaves a document that says why. A run that was cut short by --budget goes on where it stopped when the command is
+repeated; nothing that was measured, or failed, is done again. Further options go to measure_overhead.py.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from xtrace.errors import BadInput
 
 __all__ = ["main"]
 
+TIME_UP = "not measured: the time was used up"
+
 
 def main(arguments: Sequence[str], measure: Callable[[Sequence[str]], int] | None = None) -> None:
     """``measure`` stands in for the measuring program in tests."""
@@ -32,6 +35,10 @@ def main(arguments: Sequence[str], measure: Callable[[Sequence[str]], int] | Non
     if measure is None:
         from workflow.scripts.measure_overhead import main as measure
     started = time.monotonic()
+    for cell in cells:  # left by a run that was cut short
+        path = cell.file(given.out, 0)
+        if path.is_file() and read_json(path).get("unsupported") == TIME_UP:
+            path.unlink()
 
     def look(*more: str) -> None:
         line = ["--out", str(given.out), *protocol, *more, "--cells", *map(str, cells)]
@@ -63,7 +70,7 @@ def explain(out: Path, cells: Sequence[CellName]) -> list[str]:
             write_empty(out / error.name, workload, tracer, probes, f"failed: {lines[-1]}", process=process)
             reasons.append(f"{error.stem}: {lines[-1]}")
         if not list(out.glob(f"{workload}.{tracer}.{probes}.*.json")):
-            write_empty(cell.file(out, 0), workload, tracer, probes, "not measured: the time was used up")
+            write_empty(cell.file(out, 0), workload, tracer, probes, TIME_UP)
             reasons.append(f"{cell}: not measured")
     return reasons
 
