@@ -149,6 +149,12 @@ def test_an_unknown_revision_is_one_line(tree: Path, revision: str) -> None:
         base_images.resolve(revision, tree)
 
 
+def test_an_unknown_probe_set_is_one_line(tmp_path: Path) -> None:
+    line = ["--revision", "HEAD", "--corpus", str(tmp_path), "--out", str(tmp_path / "base"), "--cells", "toy:ppp"]
+    with pytest.raises(BadInput, match="'ppp' is no probe set"):
+        base_images.main(line)
+
+
 def test_an_older_revision_that_cannot_trace_leaves_its_reason(tmp_path: Path) -> None:
     package = tmp_path / "source" / "xtrace"
     package.mkdir(parents=True)

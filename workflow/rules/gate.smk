@@ -47,12 +47,13 @@ rule base_images:
         mem_mb=memory(2000),
         runtime=60,
     params:
-        cells=[f"{workload}:{probes}={SPECS[probes]}" for workload, tracer, probes in CELLS if tracer == "xtrace"],
+        cells=[f"{workload}:{probes}" for workload, tracer, probes in CELLS if tracer == "xtrace"],
+        sites=config["matched_sites"],
     message:
         "base: traced images of {wildcards.revision}"
     shell:
         "python -m workflow.scripts.base_images --revision {wildcards.revision} --corpus results/corpus"
-        " --cells {params.cells:q} --out {output} > {log} 2>&1"
+        " --matched-sites {params.sites} --cells {params.cells} --out {output} > {log} 2>&1"
 
 
 rule measure_gate:

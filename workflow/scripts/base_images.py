@@ -1,6 +1,6 @@
 """Traced images of an older revision, for a comparison in the same processes.
 
-    python -m workflow.scripts.base_images --revision REV --corpus DIR --out DIR --cells W:PROBES=SPEC ...
+    python -m workflow.scripts.base_images --revision REV --corpus DIR --out DIR --cells W:PROBES ...
 
 The revision's `xtrace` package is taken out of the repository and run by this interpreter on the images of this run.
 An image that the older revision cannot make leaves a file with the reason, and its cells are measured without it.
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workflow.scripts.common import run
+from workflow.scripts.config import probe_specs
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 
@@ -84,15 +85,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--revision", required=True)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--cells", nargs="+", required=True, metavar="WORKLOAD:PROBES=SPEC")
+    parser.add_argument("--cells", nargs="+", required=True, metavar="WORKLOAD:PROBES")
+    parser.add_argument("--matched-sites", type=Path, default=ROOT / "configs" / "matched_sites.yaml")
     given = parser.parse_args(arguments)
-    revision = resolve(given.revision)
-    source = unpack(revision, given.out / "source")
-    for cell in given.cells:
-        name, _, spec = cell.partition("=")
-        workload, _, probes = name.partition(":")
+    specs = probe_specs(given.matched_sites)
+    cells = [cell.partition(":")[::2] for cell in given.cells]
+    if unknown := [probes for _, probes in cells if probes not in specs]:
+        raise BadInput("XT7415", f"{unknown[0]!r} is no probe set", where="--cells", hint=f"known: {', '.join(specs)}")
+    source = unpack(resolve(given.revision), given.out / "source")
+    for workload, probes in cells:
         image = given.out / "traced" / workload / f"{probes}.cubin"
-        reason = splice(source, given.corpus / workload / "original.cubin", spec, image)
+        reason = splice(source, given.corpus / workload / "original.cubin", specs[probes], image)
         print(f"{workload} {probes}: {reason or 'spliced'}", flush=True)
 
 
