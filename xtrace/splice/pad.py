@@ -22,6 +22,7 @@ from .apply import SpliceResult
 __all__ = ["inserted_words", "pad"]
 
 _WORD = 16
+_TRACE_KEYS = ("sites", "patches", "packets", "probe_registers")  # what a map says about a trace
 _NOP = control.replace(encode.nop().word, Control(1, False, None, None, 0, 0))  # one cycle, waits for nothing
 
 
@@ -62,7 +63,7 @@ def pad(traced: bytes, trace_map: Mapping[str, Any], name: str = "traced image")
     padded["output"] = {"sha256": hashlib.sha256(data).hexdigest()}
     padded["probes"] = f"pad of {trace_map.get('probes', '')}"
     for entry in padded["kernels"]:
-        entry |= {"sites": [], "slot": None, "patches": [], "probe_registers": []}
+        entry |= {"slot": None} | {key: [] for key in _TRACE_KEYS if key in entry}
         for island in entry["islands"]:
             island["kind"] = "pad"
     return SpliceResult(data, padded)
