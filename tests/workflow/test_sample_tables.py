@@ -1,4 +1,4 @@
-"""Raw samples and run tables -> analysis tables: blocks, replicates, dose, trend, architectures, and files for papers."""
+"""Raw samples and tables of a run -> blocks, replicates, dose, trend, architectures, and files for papers."""
 
 from __future__ import annotations
 

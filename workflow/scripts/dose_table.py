@@ -74,7 +74,9 @@ def fit(doses: Mapping[str, float], replicates: pd.DataFrame) -> list[dict[str, 
     low, high = _ends(line.slope_interval)
     about = {
         "processes": line.processes,
-        "slope_percent": _figure(100 * line.slope), "slope_low": low, "slope_high": high,
+        "slope_percent": _figure(100 * line.slope),
+        "slope_low": low,
+        "slope_high": high,
         "intercept_percent": rounded(100 * line.intercept),
         "r_squared": rounded(line.r_squared),
         "worst_residual_percent": rounded(100 * line.worst_residual),

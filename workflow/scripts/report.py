@@ -28,6 +28,7 @@ from xtrace.files import write_atomic
 TEMPLATES = Path(__file__).parents[1] / "report"
 TOOLS = ("snakemake", "nvidia-cuda-nvdisasm", "triton", "pandas", "scipy", "seaborn", "jinja2")
 MAX_PICTURE = 16 << 20
+HEAVY = 1 << 20  # bytes of a drawing that slows a phone down: the pixels are shown instead
 OVERHEAD_FIGURES = {
     "overhead": "Overhead of each cell with interval and control",
     "replicates": "Process replicates of each cell",
@@ -54,7 +55,7 @@ def section(
 
 
 def picture(results: Path, stem: str, caption: str, alt: str) -> dict[str, Any]:
-    """One figure as data URIs, one a page: SVG if there, else PNG (first page only)."""
+    """One figure as data URIs, one a page: SVG, or PNG (first page only) if there is none or it is much smaller."""
     shown = {"name": f"figure-{stem}", "caption": _caption(caption), "alt": alt}
     first = [results / "plots" / f"{stem}{suffix}" for suffix in (".svg", ".png")]
     present = [path for path in first if path.is_file()]
@@ -62,7 +63,8 @@ def picture(results: Path, stem: str, caption: str, alt: str) -> dict[str, Any]:
         return shown | {"error": f"{first[0]} was not made"}
     more = (results / "plots" / "more" / stem).glob("*.svg")
     pages = []
-    for path in [present[0], *sorted(more, key=lambda p: (len(p.name), p.name))]:
+    heavy = len(present) == 2 and present[0].stat().st_size > HEAVY
+    for path in [present[heavy], *sorted(more, key=lambda p: (len(p.name), p.name))]:
         data = path.read_bytes()
         if not data or len(data) > MAX_PICTURE:
             return shown | {"error": f"{path} is {'empty' if not data else 'too large'}"}

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from workflow.scripts.preservation_table import LEVELS, aggregate
-from workflow.scripts.values import number
+from workflow.scripts.values import number, plain_reason
 
 __all__ = ["certificates", "corpus", "coverage", "overhead", "no_figure", "preservation", "refusals", "share", "trend"]
 
@@ -112,7 +112,7 @@ def overhead(table: pd.DataFrame) -> dict[str, Any]:
         row |= {name: r[f"records_{name}"] or "?" for name in ("emitted", "expected", "lost")}
         row["verdict"] = r["verdict"]
         row["budget"] = f"{number(r['budget_percent']):g}" if number(r["budget_percent"]) is not None else ""
-        row["judgement"] = r["reasons"] if r["verdict"] not in ("", "PASS") else ""
+        row["judgement"] = r["reasons"] if r["verdict"] not in ("", "PASS") and not r["problems"] else ""
         rows.append(row)
     measured = table[[number(v) is not None for v in table["overhead_percent"]]]
     places = measured.groupby(list(PROVENANCE), sort=False).size().reset_index(name="count")
@@ -130,7 +130,7 @@ def no_figure(record: Mapping[str, Any]) -> str:
     """Why a row of the overhead table has no figure: it was not measured, or it is broken."""
     if text := record["overhead_percent"]:
         return f"broken: value that cannot be shown: overhead_percent is {text!r}"
-    words = str(record["note"] or record["problems"])
+    words = plain_reason(record["note"] or record["problems"])
     if record["source"] in ("not measured", "broken"):
         return f"{record['source']}: {words or 'no reason given'}"
     return f"no figure: {words or 'no reason given'}"

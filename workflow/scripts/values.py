@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pandas as pd
 
-__all__ = ["number", "places", "rounded"]
+__all__ = ["number", "places", "plain_reason", "rounded"]
 
 
 def number(value: object) -> float | None:
@@ -21,6 +22,11 @@ def number(value: object) -> float | None:
 def rounded(value: float) -> float | None:
     """Four decimals are far below the noise and keep the table readable; None for what is not finite."""
     return round(value, 4) if math.isfinite(value) else None
+
+
+def plain_reason(text: object) -> str:
+    """An error's words without its code and place, which repeat what stands around them; one line."""
+    return re.sub(r"error\[XT\d+\] ([\w/.-]+: )?", "", " ".join(str(text).split()))
 
 
 def places(table: pd.DataFrame) -> pd.Series[str]:

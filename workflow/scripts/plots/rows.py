@@ -29,7 +29,19 @@ class Row:
 
 
 def pages(rows: Sequence[Row], size: int = ROWS) -> list[list[Row]]:
-    """Rows of each page, at most ``size`` of them, headings included; a group is split only if it exceeds a page."""
+    """Rows of each page, at most ``size`` of them, headings included; a group is split only if it exceeds a page.
+
+    Pages are as few as possible, and then as equally long as possible.
+    """
+    greedy = _fill(rows, size)
+    lines = len(rows) + len({r.heading for r in rows})
+    for smaller in range(max(lines // max(len(greedy), 1), 2), size):
+        if len(even := _fill(rows, smaller)) == len(greedy):
+            return even
+    return greedy
+
+
+def _fill(rows: Sequence[Row], size: int) -> list[list[Row]]:
     out: list[list[Row]] = []
     room = 0
     for _, group in groupby(rows, key=lambda r: r.heading):

@@ -21,6 +21,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from workflow.scripts.values import plain_reason
 from xtrace.files import write_atomic
 
 __all__ = [
@@ -104,8 +105,8 @@ def short(workload: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """One line of at most ``limit`` characters; error codes and places, which repeat the row, are dropped."""
-    line = re.sub(r"error\[XT\d+\] ([\w/.-]+: )?", "", " ".join(text.split()))
+    """One plain line of at most ``limit`` characters."""
+    line = plain_reason(text)
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
