@@ -388,19 +388,6 @@ def stray_store(s: Subject, rng: random.Random) -> Mutant | None:
     return s.mutant(words, f"`{s.traced[j].text}` stores elsewhere", "effects", "liveness", "hazards")
 
 
-def wrong_cursor(s: Subject, rng: random.Random) -> Mutant | None:
-    """The cursor moves by one record too many: a record is counted that was never stored."""
-    if not any(p["value"] == "header_lo" for p in s.claim["patches"]):
-        return None
-    moves = [j for j, i in s.probes if i and s.traced[j].base == "UIADD3"]
-    if not moves:
-        return None
-    j = rng.choice(moves)
-    words = s.words()
-    words[j] = _put(words[j], 32, 32, _bits(words[j], 32, 32) + 8)
-    return s.mutant(words, f"`{s.traced[j].text}` moves the cursor too far", "effects")
-
-
 def copied_store(s: Subject, rng: random.Random) -> Mutant | None:
     """A store of the kernel runs once more as part of a probe."""
     stores = [ins for ins in s.code if ins.tags & {"global_store", "shared_store", "atomic"}]
@@ -566,7 +553,6 @@ MUTATORS: tuple[Mutator, ...] = (
     forbidden_effect,
     stray_store,
     copied_store,
-    wrong_cursor,
     underreport_registers,
     overreport_registers,
     overlap_sections,

@@ -55,10 +55,10 @@ def test_not_checked_is_not_a_pass() -> None:
     assert verdict.promises["effects"] == "NOT-CHECKED"
     assert {p for p, s in verdict.promises.items() if s == "PASS"} == {str(p) for p in PROMISES} - {"effects"}
     assert not verdict.ok
-    assert verdict.totals["probe_words"] == len(h.PROLOGUE) + len(h.record_words())
+    assert verdict.totals["probe_words"] == len(h.PROLOGUE) + len(h.record_words()) + len(h.exit_words())
 
 
-@pytest.mark.parametrize("broken", [{}, {"schema": "other"}, {"schema": "xtrace/map/1"}])
+@pytest.mark.parametrize("broken", [{}, {"schema": "other"}, {"schema": "xtrace/map/2"}])
 def test_document_that_is_no_map_is_refused(broken: dict[str, object]) -> None:
     traced = h.spin()
     with pytest.raises(BadInput, match="XT4001"):
@@ -78,6 +78,13 @@ def test_document_that_is_no_map_is_refused(broken: dict[str, object]) -> None:
         (("kernels", 0, "patches", 0, "offset"), None),
         (("kernels", 0, "probe_registers"), [1]),
         (("kernels", 0, "slot"), []),
+        (("kernels", 0, "packets"), {}),
+        (("kernels", 0, "packets", 0), 1),
+        (("kernels", 0, "packets", 0, "tag"), 0),
+        (("kernels", 0, "packets", 0, "tag"), 1 << 16),
+        (("kernels", 0, "packets", 0, "sites"), []),
+        (("kernels", 0, "packets", 0, "sites"), list(range(1, 17))),
+        (("kernels", 0, "packets", 0, "sites"), ["1"]),
         (("input",), None),
     ],
 )
@@ -97,7 +104,16 @@ def test_malformed_map_is_refused_or_found(path: tuple[object, ...], value: obje
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"stride": 1}, {"stride": "x", "ring": None}, {"stride": 512, "ring": 512, "header_bytes": 32}]
+    "values",
+    [
+        {},
+        {"stride": 1},
+        {"stride": "x", "ring": None},
+        {"stride": 1024, "ring": 1024, "header_bytes": 32},
+        {"stride": 1024, "ring": 768, "record": 4, "header_bytes": 32},
+        {"stride": 1024, "ring": 16, "record": 4, "header_bytes": 32},
+        {"stride": 1024, "ring": 1000, "record": 4, "header_bytes": 32},
+    ],
 )
 def test_nonsense_slot_is_found(values: dict[str, object]) -> None:
     traced = h.spin().with_kernel(slot=values)

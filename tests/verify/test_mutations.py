@@ -11,7 +11,9 @@ from functools import lru_cache
 import pytest
 
 from tests.verify import handmade as h
-from tests.verify.mutations import MUTATORS, Mutator, Subject
+from tests.verify.mutations import MUTATORS as GENERAL
+from tests.verify.mutations import Mutator, Subject
+from tests.verify.packet_mutations import PACKET_MUTATORS
 from xtrace.errors import XtraceError
 from xtrace.image import load
 from xtrace.splice import Options, apply, plan
@@ -27,6 +29,7 @@ KERNELS = (
     "tma_tile",
     "brx_table",
 )
+MUTATORS = (*GENERAL, *PACKET_MUTATORS)
 # Instances per fault and kernel; the quick tier has one each on a third of the kernels, in turn. 25 take about forty
 # minutes on two cores: for a release, not for every run.
 MANY = int(os.environ.get("XTRACE_MUTATIONS", "2"))
@@ -34,8 +37,9 @@ MANY = int(os.environ.get("XTRACE_MUTATIONS", "2"))
 
 @lru_cache(maxsize=1)
 def subjects() -> tuple[Subject, ...]:
-    hand = h.spin()
-    found = [Subject("by hand", hand.original, hand.data, hand.map, "spin", tight=False)]
+    found = []
+    for label, hand in (("by hand", h.spin()), ("chain by hand", h.chain())):
+        found.append(Subject(label, hand.original, hand.data, hand.map, "spin", tight=False))
     for name in KERNELS:
         image = load(h.GOLDEN / f"{name}.cubin")
         probes = "block" if name in ("spin", "early_exit", "brx_table") else "pp"

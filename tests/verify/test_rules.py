@@ -35,26 +35,26 @@ def test_sound_islands_keep_all_promises() -> None:
     assert set(verdict.promises.values()) == {"PASS"}
     assert verdict.totals["original_instructions"] == 56
     assert verdict.totals["identical_words"] + verdict.totals["retargeted_words"] == 56
-    assert verdict.totals["probe_words"] == len(h.PROLOGUE) + len(h.record_words())
+    assert verdict.totals["probe_words"] == len(h.PROLOGUE) + len(h.record_words()) + len(h.exit_words())
     assert verdict.totals["kernel_control_fields_changed"] == 0
 
 
 HAZARDS: dict[str, tuple[list[int], str]] = {
     "clock to store too close": (
-        [*h.record_words()[2:5], h.elect(1, h.control(9)), h.clock(10, h.control(4)), *h.record_words()[5:]],
+        [*h.record_words()[2:6], h.elect(1, h.control(9)), h.clock(10, h.control(4)), *h.record_words()[6:]],
         "reads after 4 of 8 cycles",
     ),
     "guard before ELECT arrives": (
-        [h.clock(10, h.control(8)), h.mov(11, 1, h.control(12)), *h.record_words()[3:4], h.elect(1, h.control(5))]
-        + h.record_words()[5:],
+        [h.clock(10, h.control(8)), h.mov(11, 1, h.control(12)), *h.record_words()[3:6], h.elect(1, h.control(5))]
+        + h.record_words()[6:],
         "reads after 5 of 13 cycles",
     ),
-    "cursor before the store": (changed(3, h.record_words()[3] & ~(0x1F << 105) | 4 << 105), "of 12 cycles"),
+    "cursor before the store": (changed(5, h.uadd(57, 256, h.control(4))), "of 12 cycles"),
     "wait one cycle after the claim": (
-        changed(5, h.store(60, 0, 10, h.control(1, read=3), 1)),
+        changed(6, h.store(60, 8, 10, h.control(1, read=3), 1)),
         "waits 1 cycle after the claim",
     ),
-    "store nobody tracks": (changed(5, h.store(60, 0, 10, h.control(2), 1)), "no scoreboard tells when"),
+    "store nobody tracks": (changed(6, h.store(60, 8, 10, h.control(2), 1)), "no scoreboard tells when"),
     "drain": (changed(1, h.clock(10, h.control(0))), "drains"),
     "reuse flag": (changed(2, h.mov(11, 1) | 1 << 122), "reuse"),
     "fixed latency with scoreboard": (changed(2, h.mov(11, 1, h.control(1, write=4))), "never releases"),
@@ -165,7 +165,7 @@ def test_store_outside_the_slot_is_found() -> None:
 
 
 def test_store_through_a_kernel_pointer_is_found() -> None:
-    found = failed(h.spin(changed(5, h.store(4, 0, 10, h.control(2, read=3), 1))))
+    found = failed(h.spin(changed(6, h.store(4, 8, 10, h.control(2, read=3), 1))))
     assert "effects" in found or "liveness" in found
 
 
@@ -173,7 +173,8 @@ def test_cursor_that_ignores_the_slot_is_found() -> None:
     """Every warp would write to slot 0: right for one warp only."""
     prologue = list(h.PROLOGUE)
     prologue[-2] = h.nop(h.control(15))  # no UIMAD.WIDE
-    traced = h.insert(h.SPIN, {0: prologue, h.SITE: h.record_words()}, probe_registers=h.STATE, patches=h.PATCHES)
+    islands = {0: prologue, h.SITE: h.record_words(), h.END: h.exit_words()}
+    traced = h.insert(h.SPIN, islands, probe_registers=h.STATE, patches=h.PATCHES)
     assert "outside the warp's ring" in failed(traced)["effects"]
 
 
@@ -187,13 +188,14 @@ def test_ring_that_is_longer_than_the_map_says_is_found() -> None:
 @pytest.mark.parametrize(
     ("word", "register"),
     [
-        (h.store(60, 0, 11, h.control(2, read=3), 1), "R11"),
-        (h.store(61, 0, 10, h.control(2, read=3), 1), "UR61"),
+        (h.store(60, 8, 11, h.control(2, read=3), 1), "R11"),
+        (h.store(60, 0, 10, h.control(2, read=3), 1, words=4), "R10"),
+        (h.store(61, 8, 10, h.control(2, read=3), 1), "UR61"),
         (h.word(0x7805 | 11 << 16, 0x15000, h.control(2)), "R11"),
     ],
 )
 def test_misaligned_register_is_found(word: int, register: str) -> None:
-    assert f"{register} does not start an aligned group" in failed(h.spin(changed(5, word)))["effects"]
+    assert f"{register} does not start an aligned group" in failed(h.spin(changed(6, word)))["effects"]
 
 
 LIES: dict[str, tuple[Callable[[dict], dict], str]] = {
@@ -205,6 +207,12 @@ LIES: dict[str, tuple[Callable[[dict], dict], str]] = {
     "site with another opcode": (lambda k: {"sites": [{"pc": h.SITE, "op": "HGMMA"}]}, "instructions"),
     "hidden state": (lambda k: {"probe_registers": ["UR58"]}, "liveness"),
     "no patches": (lambda k: {"patches": []}, "effects"),
+    "unknown tag": (lambda k: {"packets": [{"tag": 2, "sites": [1]}]}, "effects"),
+    "no packets": (lambda k: {"packets": []}, "effects"),
+    "packet of an unknown site": (lambda k: {"packets": [*k["packets"], {"tag": 2, "sites": [9]}]}, "effects"),
+    "site in two packets": (lambda k: {"packets": [*k["packets"], {"tag": 2, "sites": [1]}]}, "effects"),
+    "two packets of one tag": (lambda k: {"packets": 2 * k["packets"]}, "effects"),
+    "records of eight bytes": (lambda k: {"slot": {**k["slot"], "record": 8}}, "effects"),
     "unknown patch": (lambda k: {"patches": [*k["patches"], {**k["patches"][0], "value": "x"}]}, "effects"),
     "no slot": (lambda k: {"slot": None}, "effects"),
 }  # fmt: skip

@@ -230,15 +230,15 @@ def _check_pair(pair: Pair, before: Image, after: Image, printed: dict[int, int]
     targets.check(pair, printed)
     metadata.check_kernel(pair, before, after)
     launch.check(pair)
-    effects.check(pair)
+    filler = effects.check(pair)
     outstanding = pending.simulate(pair.output)
-    liveness.check(pair, outstanding)
+    liveness.check(pair, outstanding, filler)
     if pair.align.islands():
         if pair.output.unknown:
             pair.skip(Promise.HAZARDS, "the kernel jumps through a register; its paths are unknown")
         else:
             scoreboards.check(pair, outstanding)
-        distances.check(pair)
+        distances.check(pair, filler)
 
 
 @lru_cache(maxsize=1)

@@ -8,8 +8,9 @@ from xtrace.errors import BadInput
 
 __all__ = ["SCHEMA", "kernel_claims"]
 
-SCHEMA = "xtrace/map/1"
+SCHEMA = "xtrace/map/2"
 _MAX_ITEMS = 1 << 20
+_MAX_EVENTS = 15  # of one packet
 _HINT = "give the .map.json that was written together with the traced image"
 
 
@@ -38,6 +39,17 @@ def _dict(value: object, what: str) -> dict[str, Any]:
     return value
 
 
+def _packets(entry: dict[str, Any], label: str) -> None:
+    for packet in _list(entry, "packets", label):
+        if not 1 <= _number(_dict(packet, "a packet").get("tag"), "tag of a packet") < 1 << 16:
+            raise _bad(f"tag of a packet of {label} is not a number of 1 to 65535")
+        sites = _list(packet, "sites", "a packet")
+        if not 1 <= len(sites) <= _MAX_EVENTS:
+            raise _bad(f"a packet of {label} does not have 1 to {_MAX_EVENTS} sites")
+        for site in sites:
+            _number(site, "site of a packet")
+
+
 def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
     """Entries of a map by mangled kernel name, with the types that the checks rely on.
 
@@ -63,6 +75,7 @@ def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
             _number(_dict(site, "a site").get("pc"), "pc of a site")
         for patch in _list(entry, "patches", label):
             _number(_dict(patch, "a patch").get("offset"), "offset of a patch")
+        _packets(entry, label)
         for key in ("registers", "instructions", "slot"):
             if entry.get(key) is not None:
                 _dict(entry[key], f"{key} of {label}")

@@ -7,7 +7,7 @@ with at least one probe instruction are judged (the kernel's own distances can o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xtrace.isa.model import Instruction, Latency
 from xtrace.verify.certificate import Promise
@@ -24,8 +24,11 @@ _UNIFORM_PRODUCERS = ("R2UR", "VOTEU", "USETMAXREG")
 _CODES = frozenset([*range(1, 16), *range(17, 28)])  # legal stall fields but the drain
 
 
-def check(pair: Pair) -> None:
-    """Stall fields of probe words, then all distances around them."""
+def check(pair: Pair, filler: Mapping[int, int]) -> None:
+    """Stall fields of probe words, then all distances around them.
+
+    ``filler``: registers that a probe store reads without a use for what they hold.
+    """
     output = pair.output
     if not pair.align.islands():
         return
@@ -47,7 +50,7 @@ def check(pair: Pair) -> None:
     for i, ins in enumerate(output.code):
         relevant = output.probe[i] or (near[i] and ((ins.writes | ins.reads) & touched or _claims(ins)))
         if relevant and not ins.never:
-            _walk(pair, i, handed)
+            _walk(pair, i, handed, filler)
 
 
 def _union(sets: Iterable[int]) -> int:
@@ -83,7 +86,7 @@ def _near_probes(pair: Pair) -> list[bool]:
     return near
 
 
-def _walk(pair: Pair, start: int, handed: dict[int, int]) -> None:
+def _walk(pair: Pair, start: int, handed: dict[int, int], filler: Mapping[int, int]) -> None:
     """Visit what follows ``start`` within the horizon, with the fewest cycles and the results not yet overwritten."""
     output = pair.output
     code, probe = output.code, output.probe
@@ -101,7 +104,8 @@ def _walk(pair: Pair, start: int, handed: dict[int, int]) -> None:
         known.append((cycles, alive))
         ins = code[i]
         if probe[start] or probe[i]:
-            why = _too_close(pair, first, ins, cycles, alive, claims if probe[i] else 0, handed.get(i, 0))
+            used = ins.reads & ~filler.get(i, 0)
+            why = _too_close(pair, first, ins, cycles, alive, used, claims if probe[i] else 0, handed.get(i, 0))
             if why:
                 pair.fail(_HAZARDS, f"{why} `{first.text}` at {first.pc:#x}", ins)
                 continue
@@ -111,7 +115,7 @@ def _walk(pair: Pair, start: int, handed: dict[int, int]) -> None:
 
 
 def _too_close(
-    pair: Pair, first: Instruction, ins: Instruction, cycles: int, alive: int, claims: int, handed: int
+    pair: Pair, first: Instruction, ins: Instruction, cycles: int, alive: int, used: int, claims: int, handed: int
 ) -> str:
     """Why ``ins`` may not issue ``cycles`` after ``first``; empty if it may."""
     if claims & ins.control.wait_mask and cycles < _AFTER_CLAIM:
@@ -120,7 +124,7 @@ def _too_close(
         return ""
     isa = pair.isa
     if first.latency is Latency.FIXED:
-        if alive & ins.reads:
+        if alive & used:
             need = isa.required_distance(first, ins)
             if cycles < need:
                 return f"reads after {cycles} of {need} cycles the result of"

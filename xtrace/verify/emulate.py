@@ -27,11 +27,11 @@ class NotUnderstood(Exception):  # noqa: N818 - a verdict on an instruction, not
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One executed store: bytes ``[address, address + size)``."""
+    """One executed store: bytes ``[address, address + size)``; None for words of registers that no probe has set."""
 
     address: int
     size: int
-    data: tuple[int, ...]
+    data: tuple[int | None, ...]
 
 
 @dataclass
@@ -43,6 +43,7 @@ class Warp:
     registers: dict[str, int] = field(default_factory=dict)
     stores: list[Store] = field(default_factory=list)
     ticks: int = 1000
+    clocks: list[int] = field(default_factory=list)  # every value read from the SM clock's low half
 
     def get(self, name: str) -> int:
         try:
@@ -145,6 +146,8 @@ def _special(o: list[str], mods: list[str], imm: int | None) -> Action:
         if not clock and name not in w.special and name != "SRZ":
             raise NotUnderstood(f"special register {name}")
         value = w.ticks if clock else w.special.get(name, 0)
+        if name == "SR_CLOCKLO" and mods != ["wide"]:
+            w.clocks.append(value)
         if mods == ["wide"]:
             _put_pair(w, o[0], value)
         else:
@@ -251,10 +254,11 @@ def _store(o: list[str], mods: list[str], imm: int | None) -> Action:
     address, offset = _pair(match[1]), int(match[2] or "0", 16)
     size = _WIDTHS.get(mods[-1], 4)
     data = [_register(o[1], k) for k in range(size // 4)] if o[1] != "RZ" else []
+    zeros = () if data else (0,) * (size // 4)
 
     def run(w: Warp) -> None:
         where = address(w) + offset & 0xFFFFFFFFFFFFFFFF
-        w.stores.append(Store(where, size, tuple(w.registers.get(name, 0) for name in data)))
+        w.stores.append(Store(where, size, zeros or tuple(w.registers.get(name) for name in data)))
 
     return run
 

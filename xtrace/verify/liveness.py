@@ -7,6 +7,8 @@ operands in flight, register caps, and uniform registers that lanes of a diverge
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.certificate import Promise
 from xtrace.verify.ownership import fence_window, matrix_owned, register_caps
@@ -19,8 +21,11 @@ __all__ = ["check", "live_before", "persistent"]
 _LIVE = Promise.LIVENESS
 
 
-def check(pair: Pair, pending: Pending) -> None:
-    """All liveness checks of one kernel. ``pending`` is the scoreboard simulation of the output."""
+def check(pair: Pair, pending: Pending, filler: Mapping[int, int]) -> None:
+    """All liveness checks of one kernel.
+
+    ``pending`` is the scoreboard simulation of the output, ``filler`` what probe stores read without a use for it.
+    """
     if not pair.align.islands():
         return
     if pair.original.unknown or pair.output.unknown:
@@ -28,9 +33,9 @@ def check(pair: Pair, pending: Pending) -> None:
         return
     _sites(pair)
     _probe_values(pair)
-    _in_flight(pair, pending)
+    _in_flight(pair, pending, filler)
     _caps(pair)
-    _uniform(pair)
+    _uniform(pair, filler)
 
 
 def live_before(program: Program) -> list[int]:
@@ -92,7 +97,7 @@ def _probe_values(pair: Pair) -> None:
             pair.fail(_LIVE, f"kernel instruction may read {_names(pair, hit)} as written by a probe", ins)
 
 
-def _in_flight(pair: Pair, pending: Pending) -> None:
+def _in_flight(pair: Pair, pending: Pending, filler: Mapping[int, int]) -> None:
     """Probes keep off registers that kernel operations in flight will still read or write."""
     for i, ins in enumerate(pair.output.code):
         if not pair.output.probe[i] or ins.never:
@@ -102,7 +107,7 @@ def _in_flight(pair: Pair, pending: Pending) -> None:
             if waited >> sb & 1:
                 continue
             arriving = pending.writes(i, sb, probe=False)
-            if hit := (ins.writes | ins.reads) & arriving:
+            if hit := (ins.writes | ins.reads & ~filler.get(i, 0)) & arriving:
                 pair.fail(
                     _LIVE, f"uses {_names(pair, hit)} while a kernel result guarded by scoreboard {sb} is due", ins
                 )
@@ -137,7 +142,7 @@ def persistent(pair: Pair) -> int:
     return exposed
 
 
-def _uniform(pair: Pair) -> None:
+def _uniform(pair: Pair, filler: Mapping[int, int]) -> None:
     layout = pair.isa.layout
     uniform = layout["UR"].mask | layout["UP"].mask
     named = 0
@@ -163,10 +168,10 @@ def _uniform(pair: Pair) -> None:
                 pair.fail(_LIVE, f"writes {_names(pair, hit)} of the kernel where lanes may have diverged", ins)
     # A probe that records a kernel register reads one that no probe set; all others must not.
     times_only = all(s.get("probe", "time") == "time" for s in (pair.claim or {}).get("sites") or ())
-    _defined(pair, kept if times_only else state)
+    _defined(pair, kept if times_only else state, filler)
 
 
-def _defined(pair: Pair, state: int) -> None:
+def _defined(pair: Pair, state: int, filler: Mapping[int, int]) -> None:
     """Probe state must have been set by a probe on every path to where a probe reads it."""
     output = pair.output
     keep, gen = [], []
@@ -176,7 +181,7 @@ def _defined(pair: Pair, state: int) -> None:
         gen.append(ins.kills & state if probe else 0)
     before = forward_must(output, keep, gen, top=state)
     for i, ins in enumerate(output.code):
-        if output.probe[i] and (hit := ins.reads & state & ~before[i]):
+        if output.probe[i] and (hit := ins.reads & state & ~before[i] & ~filler.get(i, 0)):
             pair.fail(_LIVE, f"reads {_names(pair, hit)} that no probe has set on some path", ins)
 
 

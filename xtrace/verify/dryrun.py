@@ -1,0 +1,253 @@
+"""The dry run of promise ``effects``: probe code on made-up launches, along ways through the traced kernel.
+
+Kernel instructions are passed without effect, but what they write is lost to the probes. Checked are the address of
+every store and, at every end of a warp, that header and packets say what was captured on the way.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from xtrace.isa.model import Flow
+from xtrace.verify.certificate import Promise
+from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
+from xtrace.verify.launches import Launch, Layout
+from xtrace.verify.packets import Packet, Ring, Word, fillers, packets_of
+from xtrace.verify.pair import Pair
+from xtrace.verify.walks import BlockGraph, Walk
+
+__all__ = ["check"]
+
+_EFFECTS = Promise.EFFECTS
+_MOST_ROUNDS = 1 << 14  # rings of more packets than this are not run until they wrap
+_FEW = 3  # times around a loop where wrapping is no question; checks of one guarded exit in a walk
+
+
+def check(pair: Pair, patches: dict[int, str]) -> dict[int, int]:
+    """Run the probes; registers of each store that only fill the room in front of a packet's clocks."""
+    layout = Layout.of((pair.claim or {}).get("slot") or {})
+    packets = packets_of(pair.claim or {}, pair.word_bytes)
+    problem = next((x for x in (layout, packets) if isinstance(x, str)), None)
+    if problem is None and pair.align.islands()[0][0] != 0:
+        problem = "no prologue at the kernel's entry"
+    if problem is not None or isinstance(layout, str) or isinstance(packets, str):
+        pair.fail(_EFFECTS, problem or "")
+        return {}
+    course = _Course.of(pair, patches)
+    if course is None:
+        return {}
+    tally = _Tally()
+    # The first launch takes all ways, far enough for the ring to wrap; the others vary the grid and the buffer.
+    for number in range(5):
+        launch = Launch(random.Random(number), layout, pair.before.required_threads, empty=number == 4)
+        actions = dict(course.plain)
+        for j, value in patches.items():
+            action = _compile(pair, j, launch.patched[value])  # the same code with the values that loading fills in
+            if action is None:
+                return {}
+            actions[j] = action
+        for walk in course.walks if number == 0 else course.walks[:1] + course.walks[number::4]:
+            if not _Run(pair, course, launch, actions, packets, tally).take(walk, wrap=number == 0):
+                return _registers(pair, tally)
+    if packets and not tally.checked:
+        pair.fail(_EFFECTS, "no exit of the kernel writes the header")
+    if not layout.wraps:
+        _fits(pair, course, layout, packets, tally)
+    return _registers(pair, tally)
+
+
+def _compile(pair: Pair, j: int, patch: int | None = None) -> Action | None:
+    ins = pair.output.code[j]
+    try:
+        return compile_word(ins, patch)
+    except NotUnderstood as error:
+        pair.fail(_EFFECTS, f"effect is not understood: {error}", ins)
+        return None
+
+
+def _fits(pair: Pair, course: _Course, layout: Layout, packets: dict[int, Packet], tally: _Tally) -> None:
+    """A slot without room behind its ring: no store may be repeated, and the ring must hold all of any way."""
+    graph, block_of = course.graph, pair.output.block_of
+    weight = [0] * len(graph.blocks)
+    for j in course.plain:
+        ins = pair.output.code[j]
+        if ins.base != "STG" or (j in tally.header and j not in tally.ring):
+            continue
+        if graph.cyclic(graph.component_of[block_of[j]]):
+            pair.fail(_EFFECTS, "store in a loop, but the slot has no room behind its ring for one that wraps", ins)
+    for packet in packets.values():
+        weight[block_of[pair.align.target_index(packet.sites[0])]] += packet.size
+    if (most := graph.heaviest(weight)) > layout.ring:
+        pair.fail(_EFFECTS, f"a warp may emit {most} bytes, but its slot has {layout.ring} and no room behind them")
+
+
+def _registers(pair: Pair, tally: _Tally) -> dict[int, int]:
+    unused: dict[int, int] = {}
+    for j, part in fillers(tally.rings):
+        first = int(pair.output.code[j].text.rsplit("R", 1)[1].split()[0].rstrip(";"))
+        unused[j] = unused.get(j, 0) | pair.isa.layout["R"].bit(first + part)
+    return unused
+
+
+@dataclass(frozen=True, slots=True)
+class _Clobber:
+    """Kernel instructions on the way: registers in which probes find nothing of theirs behind them."""
+
+    registers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """The first word of the island before original instruction ``index``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """An EXIT with an island (whose last word has the traced index ``word``): original instruction ``index``."""
+
+    word: int
+    index: int
+    pc: int
+
+
+@dataclass(frozen=True)
+class _Course:
+    """What happens in each basic block of the traced kernel, as far as probes are concerned, and ways through it."""
+
+    graph: BlockGraph
+    plain: dict[int, Action | None]  # probe words; None where the meaning waits for a patch
+    steps: list[list[int | _Clobber | _Site | _End]]  # an int is the traced index of a probe word
+    walks: list[Walk]
+
+    @classmethod
+    def of(cls, pair: Pair, patches: dict[int, str]) -> _Course | None:
+        code, names = pair.output.code, pair.isa.layout.names
+        origin, first = pair.align.origin(), {island[0]: i for i, island in pair.align.islands()}
+        plain: dict[int, Any] = {}
+        written = 0
+        for _, island in pair.align.islands():
+            for j in island:
+                plain[j] = None if j in patches else _compile(pair, j)
+                written |= code[j].writes
+        if pair.findings.failed(_EFFECTS, pair.name):
+            return None
+        graph = BlockGraph(pair.output)
+        steps: list[list[int | _Clobber | _Site | _End]] = []
+        for block in graph.blocks:
+            does: list[int | _Clobber | _Site | _End] = []
+            for j in block:
+                if j in first:
+                    does.append(_Site(first[j]))
+                if j in plain:
+                    does.append(j)
+                elif not code[j].never:
+                    if code[j].flow is Flow.EXIT and j - 1 in plain:
+                        does.append(_End(j - 1, origin[j], pair.original.code[origin[j]].pc))
+                    if hit := code[j].writes & written:
+                        does.append(_Clobber(tuple(names(hit))))
+            steps.append(does)
+        wanted = {n for n, does in enumerate(steps) if any(isinstance(x, int) for x in does)}
+        return cls(graph, plain, steps, graph.walks(wanted, random.Random(0)))
+
+
+@dataclass
+class _Tally:
+    """What was seen in all walks."""
+
+    rings: list[Ring] = field(default_factory=list)
+    ring: set[int] = field(default_factory=set)  # stores that went to the ring
+    header: set[int] = field(default_factory=set)  # stores that went to the header
+    checked: int = 0  # headers
+
+
+class _Run:
+    """One warp on one way."""
+
+    def __init__(
+        self, pair: Pair, course: _Course, launch: Launch, actions: dict[int, Any], packets: dict[int, Packet],
+        tally: _Tally,
+    ) -> None:  # fmt: skip
+        self._pair, self._course, self._launch, self._actions, self._tally = pair, course, launch, actions, tally
+        self._warp = launch.warp()
+        self._ring = Ring(launch.layout.ring, packets)
+        self._stored = 0  # bytes to the ring
+        self._guarded: dict[int, int] = {}  # checks at guarded exits
+        tally.rings.append(self._ring)
+
+    def take(self, walk: Walk, *, wrap: bool) -> bool:
+        """False after the first fault."""
+        if not self._blocks(walk.lead):
+            return False
+        rounds = 0
+        while walk.tour and rounds < _MOST_ROUNDS:
+            before = self._stored
+            if not self._blocks(walk.tour):
+                return False
+            rounds += 1
+            idle = self._stored == before or not wrap
+            if self._stored > 2 * self._ring.size or (idle and rounds >= _FEW):
+                break
+        return self._blocks(walk.tail)
+
+    def _blocks(self, numbers: Any) -> bool:
+        return all(self._step(x) for n in numbers for x in self._course.steps[n])
+
+    def _step(self, step: int | _Clobber | _Site | _End) -> bool:
+        match step:
+            case int():
+                return self._execute(step)
+            case _Clobber():
+                for name in step.registers:
+                    self._warp.registers.pop(name, None)
+            case _Site():
+                self._ring.runs.setdefault(step.index, []).append(set())
+                self._at = step.index
+            case _End():
+                return self._end(step)
+        return True
+
+    def _execute(self, j: int) -> bool:
+        warp, ins = self._warp, self._pair.output.code[j]
+        try:
+            self._actions[j](warp)
+        except NotUnderstood as error:
+            self._pair.fail(_EFFECTS, f"effect is not understood: {error}", ins)
+            return False
+        if warp.clocks:
+            self._ring.runs[self._at][-1].update(warp.clocks)
+            warp.clocks.clear()
+        return not warp.stores or self._store(j, warp.stores.pop())
+
+    def _store(self, j: int, store: Store) -> bool:
+        at, above = store.address - self._launch.slot, store.address - self._launch.header
+        if at >= 0 and at + store.size <= self._launch.layout.room:
+            self._tally.ring.add(j)
+            self._stored += store.size
+            for k, value in enumerate(store.data):
+                self._ring.slot[at + 4 * k] = Word(value, j, k)
+        elif above >= 0 and above + store.size <= self._launch.layout.header_bytes:
+            self._tally.header.add(j)
+            for k, value in enumerate(store.data):
+                self._ring.header[above + 4 * k] = value
+        else:
+            why = f"stores {store.size} bytes at slot offset {at:#x}, outside the warp's ring and header"
+            self._pair.fail(_EFFECTS, why, self._pair.output.code[j])
+            return False
+        return True
+
+    def _end(self, end: _End) -> bool:
+        """At an EXIT: the header must be there and true. In a loop only the first times."""
+        self._guarded[end.word] = times = self._guarded.get(end.word, 0) + 1
+        ring = self._ring
+        if not ring.header or times > _FEW:
+            return True
+        self._tally.checked += 1
+        why = ring.wrong(self._launch.smid, end.index, end.pc)
+        if why:
+            self._pair.fail(_EFFECTS, why, self._pair.output.code[end.word])
+        ring.header.clear()
+        return not why

@@ -1,0 +1,88 @@
+"""Made-up launches for the dry run: grids, blocks and buffers, with one warp that must find its own slot."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from xtrace.verify.emulate import Warp
+
+__all__ = ["Launch", "Layout"]
+
+_SLACK = 512  # so much room a ring has behind it, if it may wrap
+_RECORD = 4  # bytes of one event
+_HEADER = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a warp may store: the first ``ring`` bytes of its slot and perhaps some slack, and its header."""
+
+    stride: int
+    ring: int
+    header_bytes: int
+
+    @property
+    def wraps(self) -> bool:
+        return self.stride > self.ring
+
+    @property
+    def room(self) -> int:
+        return self.ring + _SLACK * self.wraps
+
+    @classmethod
+    def of(cls, slot: dict[str, Any]) -> Layout | str:
+        values = [slot.get(key) for key in ("stride", "ring", "header_bytes")]
+        if any(type(v) is not int or not 0 < v < 1 << 40 for v in values):
+            return "map does not describe the slot"
+        stride, ring, size = (int(v) for v in values if v is not None)
+        if slot.get("record") != _RECORD or size != _HEADER:
+            return f"map has records of other than {_RECORD} bytes, or another header"
+        if ring < 32 or ring & (ring - 1):
+            return f"ring of {ring} bytes is no power of two of 32 or more"
+        if stride != ring and ring + _SLACK > stride:
+            return f"slot layout of the map overlaps: ring {ring} and {_SLACK} bytes of slack in a stride of {stride}"
+        return cls(stride, ring, size)
+
+
+class Launch:
+    """A made-up launch and one warp of it: what its registers see, and the addresses of its slot and header.
+
+    ``empty``: a buffer of no slots but the one that the warps share which are too many.
+    """
+
+    def __init__(self, rng: random.Random, layout: Layout, block: tuple[int, int, int] | None, *, empty: bool) -> None:
+        threads = [rng.choice((1, 2, 3, 7, 32, 33, 100, 128)), rng.choice((1, 2, 3)), rng.choice((1, 1, 2))]
+        if block:  # the image fixes the block size, so a probe may build on it
+            threads = list(block)
+        grid = [rng.randrange(1, 70000), rng.randrange(1, 8), rng.randrange(1, 4)]
+        cta = [rng.randrange(n) for n in grid]
+        tid = [rng.randrange(n) for n in threads]
+        warps = -(-threads[0] * threads[1] * threads[2] // 32)
+        warp = ((tid[2] * threads[1] + tid[1]) * threads[0] + tid[0]) // 32
+        wanted = ((cta[2] * grid[1] + cta[1]) * grid[0] + cta[0]) * warps + warp
+        count = 0 if empty else rng.choice((wanted + 1, wanted, max(wanted // 2, 1), 2 * wanted + 3))
+        base, table = (rng.randrange(1, 1 << 20) << 32 | rng.randrange(1 << 28) for _ in range(2))
+        base -= base % layout.stride
+        table -= table % 4096
+        index = min(wanted, count)
+        self.layout = layout
+        self.slot = base + index * layout.stride
+        self.header = table + index * layout.header_bytes  # the table does not cross a multiple of 4 GiB
+        self.smid = rng.randrange(132)
+        self.patched = {
+            "buffer_lo": base & 0xFFFFFFFF,
+            "buffer_hi": base >> 32,
+            "header_lo": table & 0xFFFFFFFF,
+            "header_hi": table >> 32,
+            "slot_count": count,
+        }
+        axes = "XYZ"
+        special = {f"SR_CTAID.{axes[k]}": cta[k] for k in range(3)} | {f"SR_TID.{axes[k]}": tid[k] for k in range(3)}
+        self._special = special | {"SR_VIRTUALSMID": self.smid, "SR_VIRTID": rng.randrange(64), "SR_LANEID": 0}
+        self._constants = {4 * k: threads[k] for k in range(3)} | {0xC + 4 * k: grid[k] for k in range(3)}
+
+    def warp(self) -> Warp:
+        """The warp at its entry."""
+        return Warp(self._special, self._constants)

@@ -1,0 +1,171 @@
+"""The records that a warp left in its slot, read back from what probe code stored in a dry run.
+
+A packet of n events is n // 4 + 1 quads of 16 bytes: words that mean nothing, n clocks, the tag. The clock of an event
+that a warp left out is 0, and such an event is not counted. The way back from the number of bytes that the header
+announces must meet exactly the events that were captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Packet", "Ring", "Word", "fillers", "packets_of"]
+
+_MOST_QUADS = 4
+_COUNT_BITS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One kind of packet: its tag, and the original instructions before which its clocks are read, in order."""
+
+    tag: int
+    sites: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return 16 * (len(self.sites) // 4 + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Four stored bytes: the value (None: of a register that no probe set), the store, which of its words it was."""
+
+    value: int | None
+    store: int
+    part: int
+
+
+def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] | str:
+    """The map's packets by tag; a string says what is wrong with them."""
+    ids = {site.get("id"): site["pc"] // word_bytes for site in claim.get("sites") or ()}
+    if any(type(n) not in (int, type(None)) for n in ids):
+        return "map names a site by something that is no number"
+    wanted = [s.get("id") for s in claim.get("sites") or () if s.get("id") is not None]
+    if len(wanted) != len(set(wanted)):
+        return "map gives two sites the same number"
+    packets: dict[int, Packet] = {}
+    used: list[int] = []
+    for item in claim.get("packets") or ():
+        if item["tag"] in packets:
+            return f"map has two packets with the tag {item['tag']}"
+        if stray := [n for n in item["sites"] if n not in ids]:
+            return f"packet {item['tag']} has site number {stray[0]}, which the map does not have"
+        packets[item["tag"]] = Packet(item["tag"], tuple(ids[n] for n in item["sites"]))
+        used += item["sites"]
+    if len(used) != len(set(used)):
+        return "map has a site in two packets"
+    if silent := sorted(set(wanted) - set(used)):
+        return f"map names site number {silent[0]}, which is in no packet"
+    return packets
+
+
+@dataclass
+class Ring:
+    """A warp's slot and header during one walk, with the clocks that were read before each original instruction.
+
+    ``runs[i]`` holds one set of clocks for every time that the island before instruction i was run.
+    """
+
+    size: int
+    packets: Mapping[int, Packet]
+    slot: dict[int, Word] = field(default_factory=dict)
+    header: dict[int, int | None] = field(default_factory=dict)
+    runs: dict[int, list[set[int]]] = field(default_factory=dict)
+    payload: set[tuple[int, int]] = field(default_factory=set)  # (store, part) that was a clock or a tag
+    filler: set[tuple[int, int]] = field(default_factory=set)  # (store, part) in front of a packet's clocks
+
+    def wrong(self, smid: int, end: int, pc: int) -> str:
+        """What is wrong with the header or the packets it announces; empty if all is well.
+
+        ``end``: original index of the EXIT before which the header was written, at ``pc`` in the original.
+        """
+        missing = [n for n in range(8) if self.header.get(4 * n) is None]
+        if missing:
+            return f"word {missing[0]} of the header is not written"
+        emitted, counter = self.header[28] or 0, self.header[8] or 0
+        rounds = {
+            p.tag: len(self.runs.get(p.sites[-1], ())) for p in self.packets.values()
+        }  # the last is never left out
+        stored = sum(p.size * rounds[p.tag] for p in self.packets.values())
+        if emitted != stored:
+            return f"header says {emitted} bytes were emitted, the packets of this way have {stored}"
+        events = sum(len(self.runs.get(i, ())) for p in self.packets.values() for i in p.sites)
+        if counter >> 8 != events & ((1 << _COUNT_BITS) - 1):
+            return f"header counts {counter >> 8} events, {events} were captured"
+        if counter & 0xFF != smid & 0xFF:
+            return "header does not name the multiprocessor"
+        if self.header[12] != pc:
+            return f"header names {self.header[12]:#x} as the exit, which is at {pc:#x} in the original"
+        if self.header[4] not in self.runs[0][-1] or self.header[24] not in self.runs[end][-1]:
+            return "header does not hold the clocks that were read at entry and exit"
+        return self._walk_back(emitted)
+
+    def _walk_back(self, emitted: int) -> str:
+        left = {i: list(runs) for i, runs in self.runs.items()}
+        at, later = emitted, 1 << 32
+        oldest = max(emitted - self.size, 0)  # what stood before it in the ring is overwritten
+        while at > oldest:
+            found = self._ending_at(at, later)
+            if found is None:
+                return f"no packet of the map ends {emitted - at} bytes before the last"
+            packet, place = found
+            if at - packet.size < oldest:
+                return ""
+            clocks = [self._clock(place, len(packet.sites), k) for k in range(len(packet.sites))]
+            if why := self._events(packet, clocks, later, left):
+                return why
+            self._parts(packet, place)
+            later = min(clock for clock in clocks if clock)
+            at -= packet.size
+        if not oldest and any(left.get(i) for p in self.packets.values() for i in p.sites):
+            return "not all that was captured is in the slot"
+        return ""
+
+    def _ending_at(self, at: int, later: int) -> tuple[Packet, int] | None:
+        """The packet that ends ``at`` bytes behind the first, and where that is in the slot (perhaps past the ring)."""
+        best: tuple[int, Packet, int] | None = None
+        for place in range(at % self.size or self.size, self.size + 16 * (_MOST_QUADS - 1) + 1, self.size):
+            word = self.slot.get(place - 4)
+            packet = self.packets.get(word.value or 0) if word is not None else None
+            if packet is None or packet.size > at or (at - packet.size) % self.size + packet.size != place:
+                continue
+            clock = self._clock(place, len(packet.sites), len(packet.sites) - 1)
+            age = -1 if clock is None or clock >= later else clock
+            if best is None or age > best[0]:
+                best = (age, packet, place)
+        return None if best is None else best[1:]
+
+    def _clock(self, place: int, count: int, k: int) -> int | None:
+        word = self.slot.get(place - 4 - 4 * (count - k))
+        return None if word is None else word.value
+
+    def _events(self, packet: Packet, clocks: Sequence[int | None], later: int, left: dict[int, list[set[int]]]) -> str:
+        """Compare with what was captured last at each site, and take that from what is ``left``."""
+        previous = -1
+        for k, (site, clock) in enumerate(zip(packet.sites, clocks, strict=True)):
+            if clock == 0 and k < len(clocks) - 1:
+                continue  # if it did happen, an older packet will not have the clock that is still left
+            runs = left.get(site)
+            if clock is None or not runs or clock not in runs.pop():
+                return f"event {k} of packet {packet.tag} is not the clock that was read at its site"
+            if not previous < clock < later:
+                return f"clocks of packet {packet.tag} do not ascend"
+            previous = clock
+        return ""
+
+    def _parts(self, packet: Packet, place: int) -> None:
+        """Note which words of stores mean something."""
+        lead = packet.size // 4 - len(packet.sites) - 1
+        for n in range(packet.size // 4):
+            word = self.slot.get(place - packet.size + 4 * n)
+            if word is not None:
+                (self.filler if n < lead else self.payload).add((word.store, word.part))
+
+
+def fillers(rings: Sequence[Ring]) -> set[tuple[int, int]]:
+    """(store, part) whose value nobody reads, in any of these walks."""
+    payload: set[tuple[int, int]] = set().union(*(r.payload for r in rings))
+    return set().union(*(r.filler for r in rings)) - payload
