@@ -19,7 +19,7 @@ from xtrace.fidelity.addresses import AddressMap, address_maps, belongs, read_ma
 ORIGINAL = SimpleNamespace(name="a.cubin", sha256="aa")
 TRACED = SimpleNamespace(name="b.cubin", sha256="bb")
 MAP: dict[str, Any] = {
-    "schema": "xtrace/map/1",
+    "schema": "xtrace/map/2",
     "input": {"name": "a.cubin", "sha256": "aa"},
     "output": {"sha256": "bb"},
     "kernels": [
@@ -32,8 +32,9 @@ MAP: dict[str, Any] = {
 }
 
 
-def test_an_island_moves_its_own_instruction_and_all_behind_it() -> None:
-    addresses = address_maps(MAP, ORIGINAL, TRACED)["k"]  # type: ignore[arg-type]
+@pytest.mark.parametrize("schema", ["xtrace/map/2", "xtrace/map/1"])
+def test_an_island_moves_its_own_instruction_and_all_behind_it(schema: str) -> None:
+    addresses = address_maps({**MAP, "schema": schema}, ORIGINAL, TRACED)["k"]  # type: ignore[arg-type]
     assert [addresses.new_pc(pc) for pc in (0, 16, 32, 48, 64)] == [48, 64, 80, 112, 128]
     assert addresses.sites == 1
 

@@ -104,7 +104,7 @@ def test_other_kernels_or_architectures_or_maps_are_refused(tmp_path: Path) -> N
     assert missing.exit_code == 2
     assert "XT4202" in missing.stderr
     wrong = tmp_path / "m.json"
-    wrong.write_text('{"schema": "xtrace/map/1", "input": {"sha256": "0"}, "output": {"sha256": "0"}, "kernels": []}')
+    wrong.write_text('{"schema": "xtrace/map/2", "input": {"sha256": "0"}, "output": {"sha256": "0"}, "kernels": []}')
     refused = diff(TWO, TWO, "--map", wrong)
     assert refused.exit_code == 2
     assert "XT4204" in refused.stderr
@@ -113,7 +113,7 @@ def test_other_kernels_or_architectures_or_maps_are_refused(tmp_path: Path) -> N
 def test_a_map_of_other_files_beside_the_image_is_not_used(tmp_path: Path) -> None:
     copy = tmp_path / "copy.cubin"
     copy.write_bytes(TWO.read_bytes())
-    (tmp_path / "copy.cubin.map.json").write_text('{"schema": "xtrace/map/1"}')
+    (tmp_path / "copy.cubin.map.json").write_text('{"schema": "xtrace/map/2"}')
     result = diff(TWO, copy, "--json")
     assert kernels(result)[0]["method"] == "lcs"
     assert "written for other files" in result.stderr

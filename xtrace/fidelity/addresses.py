@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AddressMap", "address_maps", "belongs", "read_map"]
 
-SCHEMA = "xtrace/map/1"
+SCHEMAS = ("xtrace/map/2", "xtrace/map/1")  # what this module reads of them is the same
 MAX_MAP_BYTES = 1 << 28
 
 
@@ -81,7 +81,7 @@ class AddressMap:
 
 def belongs(trace_map: object, original: Image, other: Image) -> bool:
     """Whether the map's hashes name exactly these two images."""
-    if not isinstance(trace_map, Mapping) or trace_map.get("schema") != SCHEMA:
+    if not isinstance(trace_map, Mapping) or trace_map.get("schema") not in SCHEMAS:
         return False
     source, output = trace_map.get("input"), trace_map.get("output")
     if not isinstance(source, Mapping) or not isinstance(output, Mapping):
@@ -97,8 +97,8 @@ def address_maps(trace_map: Mapping[str, Any], original: Image, other: Image) ->
     BadInput
         XT4203 malformed, XT4204 belongs to other files.
     """
-    if not isinstance(trace_map, Mapping) or trace_map.get("schema") != SCHEMA:
-        raise _malformed(f"no trace map of schema {SCHEMA}")
+    if not isinstance(trace_map, Mapping) or trace_map.get("schema") not in SCHEMAS:
+        raise _malformed(f"no trace map of schema {SCHEMAS[0]}")
     if not belongs(trace_map, original, other):
         raise BadInput(
             "XT4204",

@@ -101,7 +101,7 @@ def compare(
     Parameters
     ----------
     map
-        A trace map (``xtrace/map/1``) that belongs to exactly these two images, or None.
+        A trace map (``xtrace/map/2``) that belongs to exactly these two images, or None.
 
     Raises
     ------
