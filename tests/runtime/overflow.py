@@ -6,7 +6,7 @@ It is run on a GPU, or, record by record, by the verifier's interpreter on the i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +25,17 @@ from xtrace.trace import decode
 from xtrace.verify.emulate import Warp, compile_word
 
 KERNEL = "spin"
-WANTED = 100  # records that the user asks a ring to keep
-RING = 128  # the next size that a ring can have: a power of two, so that the cursor wraps with one AND
+WANTED = 100  # records that the user wants a ring to keep
+RING = 256  # choice of the ring: 2 KiB, so 128 packets of up to three records
 CTAS, THREADS = 6, 64
+UNDEFINED = 1  # what a register holds that no probe has set; it looks like a tag
 CONFIG = LaunchConfig((CTAS, 1, 1), (THREADS, 1, 1))
-# Probes, rounds, records a round: 10,000 records a warp (10,002 in threes, whose group straddles the ring's end).
+# Probes, rounds, records a round: 10,000 records a warp (10,002 in threes).
 CASES = {
     "one": ("op:BAR.SYNC*", 10_000, 1),
     "two": ("pp", 5_000, 2),
     "three": ("pc:0x270,pp", 3_334, 3),
+    "five": ("pc:0xf0,pc:0x270,pc:0x280,pp", 2_000, 5),  # several packets a round
 }
 # One more, for a GPU alone: one record of each round stands where the lanes of a warp are apart.
 DIVERGENT = {"apart": ("pc:0x1f0,pc:0x1c0,op:BAR.SYNC*", 5_000, 2)}
@@ -49,6 +51,7 @@ class Launch:
     guards_intact: bool
     stray: int  # non-zero bytes of the slots behind ring and slack
     outputs: bytes
+    entry: Mapping[str, Any]
 
     def sites(self, slot: int) -> list[int]:
         return self.events.loc[self.events["slot"] == slot, "site"].tolist()
@@ -73,13 +76,31 @@ def traced_launch(
             rows = device.download_rows(buffer.address + at, buffer.slot.stride, buffer.slot.stride - at, slots)
             stray = int(np.count_nonzero(np.frombuffer(rows, np.uint8)))
     tables = decode(trace.data, trace.map_for(result.map, KERNEL, CONFIG.block), KERNEL, grid=CONFIG.grid)
-    return Launch(tables.events, tables.warps, dict(tables.summary), guards, stray, outputs)
+    return Launch(tables.events, tables.warps, dict(tables.summary), guards, stray, outputs, entry)
 
 
-def check(small: Launch, whole: Launch, emitted: int, capacity: int, slots: int = CONFIG.warps) -> None:
+def kept(small: Launch, sites: Sequence[int]) -> int:
+    """How many of the records at these sites, the newest of them, fit in the ring of ``small``, packet by packet."""
+    packets = {packet["sites"][0]: packet["sites"] for packet in small.entry["packets"]}
+    begun: list[Sequence[int]] = []
+    at = 0
+    while at < len(sites):
+        begun.append(packets[sites[at]])
+        assert list(sites[at : at + len(begun[-1])]) == list(begun[-1])
+        at += len(begun[-1])
+    room, records = small.entry["slot"]["ring"], 0
+    while begun and (size := 16 * (len(begun[-1]) // 4 + 1)) <= room:
+        room -= size
+        records += len(begun.pop())
+    return records
+
+
+def check(small: Launch, whole: Launch, emitted: int, slots: int = CONFIG.warps) -> None:
     """``small`` overflowed, ``whole`` (same probes, larger rings) did not: the newest records are the same ones."""
     assert small.guards_intact
     assert small.stray == 0, "a ring ran into what lies behind its slack"
+    capacity = kept(small, whole.sites(0))
+    assert WANTED <= capacity < emitted // 2
     warps = small.warps.set_index("slot")
     assert sorted(warps.index) == list(range(slots))
     assert warps["emitted"].tolist() == [emitted] * slots
@@ -93,7 +114,7 @@ def check(small: Launch, whole: Launch, emitted: int, capacity: int, slots: int 
         clock = mine["clock"].to_numpy()
         assert (np.diff(clock.astype(np.int64)) > 0).all()
         begin, end = int(warps.loc[slot, "clock_entry"]), int(warps.loc[slot, "clock_exit"])
-        # 99 % of the rounds were over when the oldest kept record was written: an old lap's would be earlier.
+        # More than half of the rounds were over when the oldest kept record was written: an old lap's would be earlier.
         assert begin + (end - begin) // 2 < clock[0]
         assert clock[-1] <= end
 
@@ -118,7 +139,8 @@ def interpret(device: Device, result: SpliceResult, patched: bytes, rounds: int)
                 actions[ins.pc](warp)
                 while warp.stores:
                     store = warp.stores.pop(0)
-                    data = b"".join(word.to_bytes(4, "little") for word in store.data)
+                    words = (UNDEFINED if word is None else word for word in store.data)
+                    data = b"".join(word.to_bytes(4, "little") for word in words)
                     device.upload(store.address, data.ljust(store.size, b"\0"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.runtime import overflow
@@ -27,7 +29,7 @@ def test_the_newest_records_stay_and_the_dropped_are_counted(case: str) -> None:
     rounds //= 10
     small = run(overflow.spliced(probes, overflow.RING), rounds)
     whole = run(overflow.spliced(probes, 2048), rounds)
-    overflow.check(small, whole, rounds * each, overflow.RING)
+    overflow.check(small, whole, rounds * each)
 
 
 def test_warps_without_a_slot_do_not_reach_those_that_have_one() -> None:
@@ -35,7 +37,7 @@ def test_warps_without_a_slot_do_not_reach_those_that_have_one() -> None:
     rounds //= 10
     small = run(overflow.spliced(probes, overflow.RING), rounds, slots=5)
     whole = run(overflow.spliced(probes, 2048), rounds)
-    overflow.check(small, whole, rounds * each, overflow.RING, slots=5)
+    overflow.check(small, whole, rounds * each, slots=5)
     assert small.summary["warps_without_slot"] == overflow.CONFIG.warps - 5
     assert small.summary["spill_over"]
 
@@ -51,9 +53,9 @@ def test_a_check_that_cannot_fail_is_no_check() -> None:
     early = good.events.copy()
     early.loc[0, "clock"] = 1001
     for events in (swapped, early):
-        broken = overflow.Launch(events, good.warps, good.summary, True, 0, b"")
+        broken = replace(good, events=events)
         with pytest.raises(AssertionError):
-            overflow.check(broken, whole, rounds * each, overflow.RING)
+            overflow.check(broken, whole, rounds * each)
     device: Device = SimulatedDevice()
     stray = overflow.traced_launch(
         device,
