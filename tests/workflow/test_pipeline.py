@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,13 @@ def test_from_source_to_report(tree: Path) -> None:
     assert "Overhead was not measured" in report
     assert "promises" in (results / "verified.txt").read_text()
     trace_map = json.loads((results / "traced" / "softmax_triton" / "pp.cubin.map.json").read_text())
-    assert trace_map["schema"] == "xtrace/map/1"
+    assert trace_map["schema"] == "xtrace/map/2"
 
     again = snakemake(tree, "--configfile", "configs/quick.yaml")
     assert "Nothing to be done" in again
+
+    snakemake(tree, "--configfile", "configs/quick.yaml", "--report", "report.zip")
+    assert len(zipfile.ZipFile(tree / "report.zip").namelist()) > 10
 
 
 def test_with_a_gpu_every_cell_is_measured_in_fresh_processes(

@@ -10,7 +10,7 @@ rule statistics:
             [p for p in TIMED if p in GROUPS],
             tracer=TRACERS,
         ),
-        budgets="configs/budgets.yaml",
+        budgets=config.get("budgets", "configs/budgets.yaml"),
     output:
         cells="results/overhead.csv",
         blocks="results/blocks.csv",
