@@ -41,7 +41,7 @@ def draw(table: pd.DataFrame, probes: str) -> list[Figure]:
     return panels.paint(
         [[c for c in cells if c["workload"] == w] for w in workloads],
         _panel,
-        title=f"Original instructions preserved, probe set {probes}",
+        title=clip(f"Instructions preserved, {probes}", 42),
         names=_name,
         xlabel="tracer, and its probe sites",
         ylabel="instructions preserved (%)",
