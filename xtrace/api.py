@@ -22,12 +22,12 @@ from xtrace.verify import verify as _verify
 __all__ = ["diff", "load", "plan", "splice", "trace", "verify"]
 
 
-def plan(image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 4096) -> Plan:
+def plan(image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 2048) -> Plan:
     """Dry run: every site of the selected kernels, placed or refused with a reason. See :func:`xtrace.splice.plan`."""
     return _plan(image, image.select(kernel), probes, Options(records))
 
 
-def splice(image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 4096) -> SpliceResult:
+def splice(image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 2048) -> SpliceResult:
     """The traced image and its trace map. See :func:`xtrace.splice.apply` for the errors raised."""
     return apply(plan(image, kernel, probes, records=records))
 

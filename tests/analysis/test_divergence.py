@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.splice.conftest import analysed
 from xtrace.splice import Options, plan_kernel
-from xtrace.splice.groups import groups
 
 
 def test_kernels_whose_branches_are_uniform_are_never_apart() -> None:
@@ -26,10 +25,7 @@ def test_a_branch_on_the_thread_number_takes_lanes_apart_until_they_meet() -> No
 def test_records_of_lanes_that_may_be_apart_are_done_within_their_island() -> None:
     a = analysed("spin")
     placed = plan_kernel(a, "op:*", Options())
-    for group in groups(placed):
-        if a.divergent[group[0].site.index]:
-            assert len(group) == 1
-    for sequence in placed.sequences:
-        if any(a.divergent[p.site.index] for p in sequence):
-            assert [p.site.kind for p in sequence] == ["record"]
-            assert sequence[0].stores
+    for packet in placed.packets:
+        if any(a.divergent[p.site.index] for p in packet.islands):
+            assert [p.site.kind for p in packet.islands] == ["record"]
+            assert packet.islands[0].stores

@@ -26,7 +26,7 @@ from xtrace.verify.emulate import Warp, compile_word
 
 KERNEL = "spin"
 WANTED = 100  # records that the user wants a ring to keep
-RING = 256  # choice of the ring: 2 KiB, so 128 packets of up to three records
+RING = 100  # events at least: rounded up to 2 KiB, so 128 packets of up to three records
 CTAS, THREADS = 6, 64
 UNDEFINED = 1  # what a register holds that no probe has set; it looks like a tag
 CONFIG = LaunchConfig((CTAS, 1, 1), (THREADS, 1, 1))

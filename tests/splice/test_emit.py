@@ -7,15 +7,16 @@ import pytest
 from xtrace.isa import for_arch
 from xtrace.isa.model import Instruction, Latency
 from xtrace.isa.nvidia.emit import (
+    Cursor,
     ExitRegisters,
     PrologueRegisters,
-    Record,
     SlotLayout,
+    Step,
     Store,
     UniformState,
     exit_island,
+    packet,
     prologue,
-    record_group,
 )
 from xtrace.isa.nvidia.schedule import Gap, Island
 
@@ -24,12 +25,21 @@ SLOT = SlotLayout(stride=16384, ring=8192)
 UNIFORM = (4, 5, 6, 7, 8, 9, 10, 11)
 
 
-def _records(gaps: list[int], **changes: object) -> list[Island]:
-    first = Record(1, 20, (), 6, None, group_size=3, wait_last=False)
-    second = Record(2, 22, (Store(20, 0, 1, False),), 6, 3, group_size=None, elect=False, wait_last=False)
-    stores = (Store(22, 1, 2, False), Store(24, 2, 3, False))
-    third = Record(3, 24, stores, 6, 3, preset=True, group_size=None, elect=False)
-    return record_group(STATE, SLOT, [first, second, third], [Gap(cycles) for cycles in gaps * 2])
+def _packet(gaps: list[int]) -> list[Island]:
+    steps = [
+        Step(capture=21, elect=6, cursor=Cursor(16, 2), moves=((23, 7), (24, 0)), wait_first=1),
+        Step(capture=22),
+        Step(stores=(Store(20, 0, 4),), predicate=6, scoreboard=3, wait_last=True),
+    ]
+    return packet(STATE, SLOT, steps, [Gap(cycles) for cycles in gaps * 2])
+
+
+def _parked(gaps: list[int]) -> list[Island]:
+    steps = [
+        Step(capture=21, parks=((40, 21),), cursor=Cursor(16, 1), uniform_moves=((41, 0),)),
+        Step(fetches=((30, 40), (29, 41)), moves=((31, 9),), stores=(Store(28, 0, 4),), scoreboard=3),
+    ]
+    return packet(STATE, SLOT, steps, [Gap(cycles) for cycles in gaps])
 
 
 def _prologue(block: tuple[int, int, int] | None) -> Island:
@@ -41,16 +51,19 @@ def _exit(quads: tuple[int, ...], pair: int | None, predicate: int | None = 3) -
 
 
 def _split() -> list[Island]:
-    rec = Record(7, 21, (Store(21, 0, 7, True),), None, 2, split=True)
-    return record_group(STATE, SLOT, [rec], [])
+    stores = (Store(21, 8, 1), Store(21, 12, 1, fill=7))
+    step = Step(capture=21, cursor=Cursor(16, 1), stores=stores, scoreboard=2, wait_last=True)
+    return packet(STATE, SLOT, [step], [])
 
 
 ISLANDS = {
     "prologue, line block": [_prologue((256, 1, 1))],
     "prologue, known block": [_prologue((16, 8, 2))],
     "prologue, any block": [_prologue(None)],
-    "records, neighbours": _records([1]),
-    "records, apart": _records([40]),
+    "packet, neighbours": _packet([1]),
+    "packet, apart": _packet([40]),
+    "parked, neighbours": _parked([1]),
+    "parked, apart": _parked([40]),
     "single register, all lanes": _split(),
     "exit, two quads": [_exit((8, 12), None)],
     "exit, one quad": [_exit((8,), None)],
@@ -160,7 +173,7 @@ def test_a_captured_clock_is_stored_in_the_next_island_without_stalling(
     def cycles(part: tuple[Instruction, ...]) -> int:
         return sum(ins.control.stall for ins in part)
 
-    near, far = decoded["records, neighbours"], decoded["records, apart"]
+    near, far = decoded["packet, neighbours"], decoded["packet, apart"]
     assert [ins.base for ins in far[0] if ins.base == "STG"] == []
-    assert cycles(far[1]) < cycles(near[1])
-    assert cycles(far[0]) <= 5
+    assert cycles(far[2]) < cycles(near[2])
+    assert cycles(far[0]) <= 7

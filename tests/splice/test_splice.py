@@ -14,7 +14,6 @@ from xtrace.errors import BadInput, Refused
 from xtrace.image import parse
 from xtrace.isa import for_arch
 from xtrace.splice import Options, apply, plan, plan_kernel
-from xtrace.splice.groups import groups
 from xtrace.verify import verify
 
 SETS = ("sche", "pp")
@@ -80,9 +79,9 @@ def test_probes_of_a_starved_role_stay_below_its_cap() -> None:
                 assert int(name[1:]) < cap - a.isa.reserved_registers
 
 
-@pytest.mark.parametrize("records", [0, 8, 17, 3 << 20])
+@pytest.mark.parametrize("records", [-1, 0, 8, 3 << 20])
 def test_ring_sizes_that_cannot_work_are_refused(records: int) -> None:
-    with pytest.raises(BadInput, match="power of two"):
+    with pytest.raises(BadInput, match="a ring keeps"):
         spliced("triton_gemm", "pp", records=records)
 
 
@@ -116,7 +115,7 @@ def test_splice_writes_image_and_map_and_says_how_to_check(runner: CliRunner, tm
     assert done.exit_code == 0
     assert "xtrace verify" in done.stdout.replace("\n", " ")
     trace_map = json.loads((tmp_path / "t.cubin.map.json").read_text())
-    assert trace_map["schema"] == "xtrace/map/1"
+    assert trace_map["schema"] == "xtrace/map/2"
 
 
 def test_the_input_is_never_overwritten(runner: CliRunner, tmp_path: Path) -> None:
@@ -137,10 +136,10 @@ def test_a_bad_selection_leaves_nothing_behind(runner: CliRunner, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_group_of_records_ends_where_lanes_join() -> None:
+def test_a_packet_ends_where_lanes_join() -> None:
     # Lane groups that come one after the other to a WARPSYNC each move the cursor; behind it they store once.
     a = analysed("spin")
     placed = plan_kernel(a, "op:*", Options())
-    for group in groups(placed):
-        first, last = group[0].site.index, group[-1].site.index
+    for packet in placed.packets:
+        first, last = packet.islands[0].site.index, packet.islands[-1].site.index
         assert not any("converge" in ins.tags for ins in a.instructions[first:last])

@@ -10,7 +10,7 @@ import click
 
 from xtrace.image import Image, Kernel, load
 
-__all__ = ["kernel_option", "load_selection", "number_of", "probes_option", "records_option"]
+__all__ = ["kernel_option", "layout_option", "load_selection", "number_of", "probes_option", "records_option"]
 
 kernel_option = click.option(
     "--kernel",
@@ -30,10 +30,18 @@ probes_option = click.option(
 records_option: Callable[[Any], Any] = click.option(
     "--records",
     type=int,
-    default=4096,
+    default=2048,
     show_default=True,
     metavar="N",
-    help="Records that each warp's ring holds (a power of two); the newest are kept.",
+    help="Each warp's ring keeps at least this many of its newest events.",
+)
+layout_option: Callable[[Any], Any] = click.option(
+    "--layout",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Choose among equivalent fillings of loops with NOPs; which is fastest only a measurement can tell.",
 )
 
 

@@ -16,7 +16,7 @@ from xtrace.image.names import short_names
 from xtrace.splice import Options, plan
 from xtrace.splice.report import plan_document
 
-from ._selection import kernel_option, load_selection, number_of, probes_option, records_option
+from ._selection import kernel_option, layout_option, load_selection, number_of, probes_option, records_option
 
 
 @click.command(
@@ -30,12 +30,13 @@ Examples:
 @kernel_option
 @probes_option
 @records_option
+@layout_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--all", "show_all", is_flag=True, help="List every site, not only refused ones and a summary.")
-def command(image: Path, kernel: str, probes: str, records: int, as_json: bool, show_all: bool) -> None:
+def command(image: Path, kernel: str, probes: str, records: int, layout: int, as_json: bool, show_all: bool) -> None:
     """Dry run: which sites of IMAGE get a probe, which are refused and why, and what it costs."""
     loaded, kernels = load_selection(image, kernel)
-    document = plan_document(plan(loaded, kernels, probes, Options(records)))
+    document = plan_document(plan(loaded, kernels, probes, Options(records, layout)))
     if as_json:
         click.echo(json.dumps(document, indent=1))
     else:
@@ -57,7 +58,7 @@ def _show(document: dict[str, Any], show_all: bool, numbers: dict[str, int]) -> 
             soft_wrap=True,
         )
         console.print(
-            f"  {k['records']} record sites x {k['record_bytes']} B, ring {k['ring_bytes_per_warp']} B a warp; "
+            f"  {k['records']} record sites x {k['event_bytes']} B, ring {k['ring_bytes_per_warp']} B a warp; "
             f"cursor in {', '.join(k['uniform_registers']) or 'none'}",
             soft_wrap=True,
         )

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from xtrace import __version__
 from xtrace.isa.nvidia.emit import HEADER_BYTES
 
-from .model import RECORD_BYTES, KernelPlan, PlacedSite, Plan, RefusedSite
+from .model import EVENT_BYTES, KernelPlan, PlacedSite, Plan, RefusedSite
 
 if TYPE_CHECKING:
     from .apply import SplicedKernel
 
 __all__ = ["SCHEMA", "kernel_map", "trace_map"]
 
-SCHEMA = "xtrace/map/1"
+SCHEMA = "xtrace/map/2"
 
 
 def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
@@ -66,9 +66,10 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
         "refused": [_refused(k, r) for r in k.refused],
         "probe_registers": [],
         "slot": None,
+        "packets": [],
         "patches": [],
     }
-    if spliced is None or k.state is None:
+    if spliced is None or k.state is None or k.slot is None:
         return entry
     entry["instructions"]["after"] = len(spliced.text) // size
     entry["islands"] = [
@@ -76,9 +77,12 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
         for i in sorted(spliced.islands)
     ]
     entry["sites"] = [_site(k, p) for p in k.placed]
-    entry["probe_registers"] = a.isa.layout.names(k.state.bits)
+    parked = {n for x in k.packets for n in x.parked}
+    bits = sum(a.isa.layout["UR"].bit(n) for n in parked)
+    entry["probe_registers"] = a.isa.layout.names(k.state.bits | bits)
     slot = k.slot
-    entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": RECORD_BYTES, "header_bytes": HEADER_BYTES}
+    entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": EVENT_BYTES, "header_bytes": HEADER_BYTES}
+    entry["packets"] = [{"tag": x.tag, "sites": [p.id for p in x.records]} for x in k.packets]
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
     return entry
 
@@ -89,6 +93,7 @@ def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[st
         "xtrace": __version__,
         "arch": plan.image.arch,
         "probes": plan.probes,
+        "layout": plan.options.layout,
         "input": {"name": plan.image.name, "sha256": plan.image.sha256},
         "output": {"sha256": hashlib.sha256(data).hexdigest()},
         "kernels": kernels,

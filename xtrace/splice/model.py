@@ -1,4 +1,4 @@
-"""What a plan says: options, placed and refused sites, per kernel."""
+"""What a plan says: options, placed and refused sites, packets, per kernel."""
 
 from __future__ import annotations
 
@@ -6,64 +6,78 @@ from dataclasses import dataclass, field
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.image import Image
-from xtrace.isa.nvidia.emit import SlotLayout, Store, UniformState
+from xtrace.isa.nvidia.emit import Cursor, SlotLayout, Store, UniformState
+from xtrace.isa.nvidia.schedule import Gap
 from xtrace.probe import Site
 
-__all__ = ["KernelPlan", "Options", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
+__all__ = ["KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
 
-RECORD_BYTES = 8  # clock, site id
-RING_SLACK = 512  # bytes behind the ring: room for the last group of a lap
+EVENT_BYTES = 4  # a clock
+QUAD_BYTES = 16  # four words: the unit of a packet
+MAX_EVENTS = 15  # of a packet
+RING_SLACK = 512  # bytes behind the ring: room for the last packet of a lap
+SMALLEST_RING = 32
+
+
+def quads(events: int) -> int:
+    """Quads of a packet: its events and one word that names it."""
+    return events // 4 + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Choices of the user.
 
-    ``records`` is the number of 8-byte records that the ring of each warp holds, a power of two.
+    ``records`` is how many of a warp's newest events its ring keeps at least: it is rounded up to a power of two, and
+    packed events take less room. ``layout`` chooses among equivalent fillings of loops with NOPs: 0 none, 1 every
+    island to an even number of words, 2 and more a few NOPs here and there.
     """
 
-    records: int = 4096
+    records: int = 2048
+    layout: int = 0
 
-    @property
-    def slot(self) -> SlotLayout:
-        ring = RECORD_BYTES * self.records
+    def slot(self, once: int) -> SlotLayout:
+        """Rings hold at least ``once`` bytes: what all packets of the kernel take if each is emitted once."""
+        ring = 1 << (max(QUAD_BYTES * self.records, once) - 1).bit_length()
         return SlotLayout(stride=1 << (ring + RING_SLACK - 1).bit_length(), ring=ring)
 
 
 @dataclass(slots=True)
 class PlacedSite:
-    """A site with everything its island needs. Filled in by the planner's passes."""
+    """An island and everything that it needs. Filled in by the planner's passes."""
 
     site: Site
-    id: int | None  # record id; None for entry and exit
-    data: int = 0  # first data register
-    quads: tuple[int, ...] = ()  # exit only: up to two runs of four registers
-    predicate: int | None = 0  # None: every active lane stores
-    scoreboard: int | None = 0  # None: nothing is stored in this island
-    stores: list[Store] = field(default_factory=list)  # records that go to memory in this island
-    slot_in_group: int = 0
-    group_size: int | None = 1
-    elect: bool = True
+    id: int | None = None  # of a record; None for entry, exit and helper islands
+    capture: int | None = None  # register that takes the clock of a record
+    elect: int | None = None  # predicate elected here
+    cursor: Cursor | None = None
+    parks: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, register)
+    uniform_moves: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, value)
+    moves: list[tuple[int, int]] = field(default_factory=list)  # (register, value)
+    fetches: list[tuple[int, int]] = field(default_factory=list)  # (register, uniform register)
+    stores: list[Store] = field(default_factory=list)
+    predicate: int | None = None  # guards the stores; None: every active lane stores
+    scoreboard: int | None = None  # None: nothing is stored in this island
     wait_first: int = 0
-    wait_last: bool = True
-    split: bool = False  # a single data register
-    preset: bool = False  # the id register is this site's alone: it is filled in the prologue
+    wait_last: bool = False
+    quads: tuple[int, ...] = ()  # exit only: up to two runs of four registers
+    pair: int | None = None  # exit only: a pair where there is no run of four
     scratch: tuple[int, ...] = ()  # entry only
     moved: int = 0  # instructions away from where the selector put it
 
     @property
     def general(self) -> list[int]:
-        """General registers that this site's own island writes."""
-        if self.site.kind == "entry":
-            return list(self.scratch)
-        if self.quads:
-            return [n for quad in self.quads for n in range(quad, quad + 4)]
-        return [self.data] if self.split else [self.data, self.data + 1]
+        """General registers that this island writes."""
+        out = [*self.scratch, *(n for quad in self.quads for n in range(quad, quad + 4))]
+        out += [] if self.pair is None else [self.pair, self.pair + 1]
+        out += [] if self.capture is None else [self.capture]
+        return out + [register for register, _ in (*self.moves, *self.fetches)]
 
     @property
     def registers(self) -> list[str]:
-        """Names of the registers the island writes, general ones and the elected lane's predicate."""
-        return [*(f"R{n}" for n in self.general), *([] if self.predicate is None else [f"P{self.predicate}"])]
+        """Names of the registers that the island uses, the storing lane's predicate included."""
+        named = {f"P{n}" for n in (self.predicate, self.elect) if n is not None}
+        return [*(f"R{n}" for n in dict.fromkeys(self.general)), *sorted(named)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +87,38 @@ class RefusedSite:
 
 
 @dataclass
+class Packet:
+    """Events that are emitted together, and the islands that make them, in the order of execution."""
+
+    tag: int
+    records: list[PlacedSite]
+    islands: list[PlacedSite]  # the records' own and helpers, but for those of optional events
+    optional: list[PlacedSite]  # records that may be skipped
+    gaps: list[Gap]  # between the islands
+    registers: int = 0  # all general data registers (bit set)
+    tag_register: int | None = None  # holds the tag when it is stored; None: one register, stored twice
+    tag_island: PlacedSite | None = None  # where the tag may be moved there
+    preset: bool = False  # the prologue moves it there
+    parked: tuple[int, ...] = ()  # uniform registers that hold clocks until they are stored
+
+    @property
+    def size(self) -> int:
+        return QUAD_BYTES * quads(len(self.records))
+
+
+@dataclass
 class KernelPlan:
     """The plan of one kernel; ``state`` is None when the kernel as a whole is refused."""
 
     analysis: KernelAnalysis
-    slot: SlotLayout
+    slot: SlotLayout | None = None
     state: UniformState | None = None
     placed: list[PlacedSite] = field(default_factory=list)
     refused: list[RefusedSite] = field(default_factory=list)
     waits: dict[int, int] = field(default_factory=dict)  # islands that only wait: instruction -> scoreboards
-    sequences: list[list[PlacedSite]] = field(default_factory=list)  # islands of each record group, helpers included
+    packets: list[Packet] = field(default_factory=list)
     registers: int = 0
+    layout: int = 0
 
     @property
     def records(self) -> list[PlacedSite]:

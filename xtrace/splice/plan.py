@@ -12,13 +12,24 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
 from xtrace.probe import Site, select, validate
 
-from .commit import commit_records
-from .model import KernelPlan, Options, PlacedSite, Plan, RefusedSite
+from .chains import chains, split
+from .model import (
+    SMALLEST_RING,
+    KernelPlan,
+    Options,
+    PlacedSite,
+    Plan,
+    RefusedSite,
+    SlotLayout,
+)
+from .packets import form_packet
 from .resources import FreeFinder
+from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
 
 _MAX_RECORDS = 1 << 20
+_MAX_LAYOUT = 255
 
 
 def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options | None = None) -> Plan:
@@ -32,12 +43,10 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
         The architecture or its disassembler is not available.
     """
     options = options or Options()
-    if options.records < 16 or options.records > _MAX_RECORDS or options.records & (options.records - 1):
-        raise BadInput(
-            "XT3020",
-            f"records per warp must be a power of two from 16 to {_MAX_RECORDS}, not {options.records}",
-            where="--records",
-        )
+    if not 16 <= options.records <= _MAX_RECORDS:
+        raise BadInput("XT3020", f"a ring keeps 16 to {_MAX_RECORDS} records, not {options.records}", where="--records")
+    if not 0 <= options.layout <= _MAX_LAYOUT:
+        raise BadInput("XT3021", f"layouts go from 0 to {_MAX_LAYOUT}, not {options.layout}", where="--layout")
     validate(probes)
     plans = [plan_kernel(a, probes, options) for a in analyse_all(image, kernels)]
     return Plan(image, probes, options, plans)
@@ -45,7 +54,7 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
 
 def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     """Plan one kernel. A kernel that cannot be traced at all has every site refused for the same reason."""
-    result = KernelPlan(a, options.slot, registers=a.kernel.registers)
+    result = KernelPlan(a, registers=a.kernel.registers, layout=options.layout)
     try:
         sites = select(a, probes)
     except Refused as why:  # control flow cannot be known
@@ -65,18 +74,22 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
         result.state = None
         result.refused += [RefusedSite(s, result.refused[0].reason) for s in sites if s.kind != "entry"]
         return result
-    _place_records(result, sites, free)
     _place_exits(result, sites, free)
-    commit_records(result, free)
-    top = max((_highest_register(p) for p in result.placed), default=0)
+    records = _candidates(result, sites, free)
+    _form_packets(result, records, free)
+    place_waits(result, free)
+    _place_tags(result)
+    result.slot = _slot(result, options)
+    top = max((r for p in _islands(result) for r in p.general), default=0)
+    top = max([top, *(packet.registers.bit_length() - 1 for packet in result.packets)])
     if not a.moves_registers:
         result.registers = max(a.kernel.registers, top + 1 + a.isa.reserved_registers)
     result.placed.sort(key=lambda p: p.site.index)
     return result
 
 
-def _highest_register(p: PlacedSite) -> int:
-    return max(p.general, default=0)
+def _islands(plan: KernelPlan) -> list[PlacedSite]:
+    return [*plan.placed, *(p for packet in plan.packets for p in packet.islands if p.id is None)]
 
 
 def _kernel_refusal(a: KernelAnalysis) -> str | None:
@@ -115,42 +128,104 @@ def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
     if len(scratch) < needed or not here.scoreboards:
         result.refused.append(RefusedSite(entry, f"fewer than {needed} registers are dead at the kernel's entry"))
         return
-    result.placed.append(PlacedSite(entry, None, scoreboard=here.scoreboards[0], predicate=None, scratch=scratch))
+    result.placed.append(PlacedSite(entry, scoreboard=here.scoreboards[0], scratch=scratch))
 
 
-def _place_records(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
-    next_id = 1
+def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> list[PlacedSite]:
+    """Records whose clock can be captured, in address order; the others are refused."""
+    records = []
     for site in sites:
         if site.kind != "record":
             continue
         if not result.analysis.reachable(site.index):
             result.refused.append(RefusedSite(site, "control never gets here"))
             continue
-        for index in (site.index, *site.alternatives):
-            placed = _try_record(replace(site, index=index), next_id, free)
-            if placed is not None:
-                placed.moved = index - site.index
-                result.placed.append(placed)
-                next_id += 1
-                break
+        places = [i for i in (site.index, *site.alternatives) if any(True for _ in free.at(i).groups(1))]
+        # A scoreboard is needed where the record is stored, most often near: rather a place that has one.
+        places.sort(key=lambda i: not free.at(i).scoreboards)
+        if places:
+            records.append(PlacedSite(replace(site, index=places[0]), moved=places[0] - site.index))
         else:
             result.refused.append(RefusedSite(site, _why_not(site, free)))
+    return sorted(records, key=lambda p: p.site.index)
 
 
-def _try_record(site: Site, number: int, free: FreeFinder) -> PlacedSite | None:
-    here = free.at(site.index)
-    width = next((w for w in (2, 1) if any(True for _ in here.groups(w))), None)
-    if width is None or not here.scoreboards:
-        return None
-    predicate = here.predicates[0] if here.predicates else None
-    data = next(here.groups(width))
-    return PlacedSite(site, number, data, (), predicate, here.scoreboards[0], split=width == 1)
+def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinder) -> None:
+    """Packets as long as registers allow. Inner loops choose first."""
+    a = result.analysis
+    islands = {p.site.index for p in (*records, *result.placed)}
+    claimed = 0
+    own = 0 if result.state is None else result.state.bits
+    uniform = [n for n in a.free_uniform if not own & a.isa.layout["UR"].bit(n)]
+    left = sorted(chains(a, records, islands), key=lambda c: -_depth(a, c.sites[0]))
+    while left:
+        chain = left.pop(0)
+        packet = form_packet(a, chain, free, islands, claimed, uniform)
+        if packet is not None:
+            result.packets.append(packet)
+            claimed |= packet.registers
+        elif len(chain.events) > 1:
+            left[:0] = split(chain)
+        else:
+            result.refused.append(RefusedSite(chain.sites[0].site, _why_not(chain.sites[0].site, free)))
+    result.packets.sort(key=lambda packet: packet.records[0].site.index)
+    number = 0
+    for tag, packet in enumerate(result.packets, 1):
+        packet.tag = tag
+        for p in packet.records:
+            number += 1
+            p.id = number
+            result.placed.append(p)
+
+
+def _depth(a: KernelAnalysis, p: PlacedSite) -> int:
+    loop = a.loop_of(p.site.index)
+    return 0 if loop is None else loop.depth
+
+
+def _place_tags(result: KernelPlan) -> None:
+    """Move ``MOV tag`` out of loops, into the prologue, where nothing else ever writes the register.
+
+    Not where warp roles trade registers: those of a role do not exist yet in the prologue.
+    """
+    a = result.analysis
+    users: dict[int, int] = {}
+    for packet in result.packets:
+        for n in range(packet.registers.bit_length()):
+            users[n] = users.get(n, 0) + (packet.registers >> n & 1)
+    for p in result.placed:
+        if p.site.kind == "exit" and a.instructions[p.site.index].guard:
+            for n in p.general:
+                users[n] = users.get(n, 0) + 1
+    for packet in result.packets:
+        register = packet.tag_register
+        if register is None:
+            for p in packet.islands:
+                p.stores = [s if s.fill is None else s._replace(fill=packet.tag) for s in p.stores]
+            continue
+        named = a.named >> register & 1
+        packet.preset = not (a.moves_registers or named or users[register] > 1 or not _depth(a, packet.records[0]))
+        if not packet.preset and packet.tag_island is not None:
+            packet.tag_island.moves.append((register, packet.tag))
+
+
+def _slot(result: KernelPlan, options: Options) -> SlotLayout:
+    """A ring no larger than needed where no packet can be emitted twice, one warp's behind the other's without a gap.
+
+    Scattered slots cost a memory-bound kernel more than the packets themselves (decision 0002).
+    """
+    once = sum(packet.size for packet in result.packets)
+    ring = max(SMALLEST_RING, 1 << max(once - 1, 0).bit_length())
+    slot = options.slot(once)
+    if ring >= slot.ring or any(_depth(result.analysis, p) for p in result.records):
+        return slot
+    return SlotLayout(stride=ring, ring=ring)
 
 
 def _why_not(site: Site, free: FreeFinder) -> str:
-    if not free.at(site.index).scoreboards:
-        return "the kernel may have claims outstanding on all six scoreboards"
-    return f"no general register below R{free.limit(site.index)} is dead"
+    if not any(True for _ in free.at(site.index).groups(1)):
+        return f"no general register below R{free.limit(site.index)} is dead"
+    return "the kernel may have claims outstanding on all six scoreboards"
 
 
 def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
@@ -170,4 +245,6 @@ def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
             result.refused.append(RefusedSite(site, f"{why} at this exit"))
             continue
         predicate = here.predicates[0] if here.predicates else None
-        result.placed.append(PlacedSite(site, None, pair or 0, quads, predicate, scoreboard, wait_last=goes_on))
+        result.placed.append(
+            PlacedSite(site, quads=quads, pair=pair, predicate=predicate, scoreboard=scoreboard, wait_last=goes_on)
+        )

@@ -8,7 +8,7 @@ from typing import Any
 from xtrace.isa.nvidia.schedule import Island
 
 from .apply import splice_kernel
-from .model import RECORD_BYTES, KernelPlan, Plan
+from .model import EVENT_BYTES, KernelPlan, Plan
 
 __all__ = ["plan_document"]
 
@@ -85,9 +85,9 @@ def _kernel(k: KernelPlan, sites: list[dict[str, Any]], islands: Mapping[int, Is
         "records": len(k.records),
         "added_words": sum(len(island.words) for island in islands.values()),
         "uniform_registers": [] if k.state is None else a.isa.layout.names(k.state.bits),
-        "ring_bytes_per_warp": k.slot.ring,
-        "slot_bytes_per_warp": k.slot.stride,
-        "record_bytes": RECORD_BYTES,
+        "ring_bytes_per_warp": 0 if k.slot is None else k.slot.ring,
+        "slot_bytes_per_warp": 0 if k.slot is None else k.slot.stride,
+        "event_bytes": EVENT_BYTES,
         "loops": [
             {
                 "id": x.id,

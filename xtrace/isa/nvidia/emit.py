@@ -1,4 +1,4 @@
-"""Probe code for sm_90: prologue, record and exit islands as scheduled words.
+"""Probe code for sm_90: prologue, packet and exit islands as scheduled words.
 
 The code is written as straight-line :class:`Op` lists; :mod:`.schedule` turns them into words with stall
 counts and scoreboard waits that satisfy every dependence inside the probe code.
@@ -15,15 +15,16 @@ from .encode import Op, SpecialRegister
 from .schedule import Gap, Island, Scheduler, schedule
 
 __all__ = [
+    "Cursor",
     "ExitRegisters",
     "PrologueRegisters",
-    "Record",
     "SlotLayout",
+    "Step",
     "Store",
     "UniformState",
     "exit_island",
+    "packet",
     "prologue",
-    "record_group",
     "wait_island",
 ]
 
@@ -37,7 +38,7 @@ class UniformState:
     header: int  # even; pair: the header's address
     timer: int  # low half of the global timer at entry
     clock: int  # low half of the SM clock at entry
-    smid: int
+    smid: int  # SM number in the low eight bits, events emitted so far above it
 
     @property
     def bits(self) -> int:
@@ -56,6 +57,7 @@ class SlotLayout:
 
 
 HEADER_BYTES = 32
+SMID_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +85,40 @@ class ExitRegisters:
 
 
 class Store(NamedTuple):
-    """One record on its way to memory."""
+    """One store of a packet's words."""
 
     data: int  # first data register
-    slot_in_group: int
-    site: int
-    split: bool  # one data register only: two 4-byte stores, one after the other
+    offset: int  # bytes behind the packet's start
+    words: int  # 1, 2 or 4
+    fill: int | None = None  # value that is moved into the data register first (one register, stored twice)
+
+
+class Cursor(NamedTuple):
+    """How far a packet, or an optional event of it, moves what the warp has emitted."""
+
+    size: int  # bytes; 0: none
+    events: int
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One record island: what differs between them."""
+class Step:
+    """What one island of a packet does; every part is optional.
 
-    site: int | None  # None: nothing is captured here
-    data: int  # even register: clock, then site id; any register when split
-    stores: tuple[Store, ...]  # committed here: an earlier record of the group, this one, both or none
-    predicate: int | None  # None: every active lane stores the same eight bytes
-    scoreboard: int | None  # claimed by the stores
-    split: bool = False
-    preset: bool = False  # the second register holds the site id since the prologue
-    group_size: int | None = 1  # set on the first record of a group: moves the cursor by that many records
-    elect: bool = True  # False: the predicate still holds the lane elected by an earlier record of the group
+    Order in the island: the clock first, then what takes longest until a store can use it.
+    """
+
+    capture: int | None = None  # register that takes the clock
+    elect: int | None = None  # predicate that is true in one lane from here on
+    cursor: Cursor | None = None
+    parks: tuple[tuple[int, int], ...] = ()  # (uniform register, register that it is copied from)
+    uniform_moves: tuple[tuple[int, int], ...] = ()  # (uniform register, value)
+    moves: tuple[tuple[int, int], ...] = ()  # (register, value)
+    fetches: tuple[tuple[int, int], ...] = ()  # (register, uniform register that it is copied from)
+    stores: tuple[Store, ...] = ()
+    predicate: int | None = None  # of the storing lane; None: every active lane stores the same bytes
+    scoreboard: int | None = None  # claimed by the stores
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
-    wait_last: bool = True  # wait for our own stores before the kernel goes on
+    wait_last: bool = False  # wait for our own stores before the kernel goes on
 
 
 _CONST_NTID = (0x0, 0x4, 0x8)  # c[0] offsets of blockDim, family sm_90
@@ -117,7 +130,7 @@ def prologue(
 ) -> Island:
     """Entry island: capture the entry times, compute the warp's slot, set up the cursor. Stores nothing.
 
-    ``presets`` are (register, site id) pairs of records whose id register is theirs alone.
+    ``presets`` are (register, tag) pairs of packets whose tag register is theirs alone.
     """
     timer, clock, sm, a, b, c = (*regs.general, 0, 0)[:6]  # a line block has no use for the last two
     cx, cy, cz, gx, gy, nx, ny, nz = regs.uniform
@@ -163,7 +176,7 @@ def prologue(
         e.usel_imm(cz, cz, 0, upred, "slot_count"),
         e.uimad_wide_imm(state.address, cz, slot.stride, state.address),
         e.uimad_wide_imm(state.header, cz, HEADER_BYTES, state.header),
-        *(e.mov_imm(register, site) for register, site in presets),
+        *(e.mov_imm(register, tag) for register, tag in presets),
     ]
     return schedule(ops)
 
@@ -173,44 +186,44 @@ def wait_island(scoreboards: int) -> Island:
     return schedule([e.nop().waiting(scoreboards)])
 
 
-def record_group(state: UniformState, slot: SlotLayout, records: list[Record], gaps: list[Gap]) -> list[Island]:
-    """Islands of the records of one basic block, in order.
+def packet(state: UniformState, slot: SlotLayout, steps: Sequence[Step], gaps: Sequence[Gap]) -> list[Island]:
+    """Islands of one packet, in the order of execution; ``gaps[k]`` stands between island ``k`` and ``k + 1``.
 
-    ``gaps[k]`` stands between island ``k`` and ``k + 1``. A clock value that is
-    captured in one island may be stored in the next, when it has long arrived; the cursor moves once per group.
+    A value that is captured in one island may be stored in a later one, when it has long arrived.
     """
     scheduler = Scheduler()
     islands = []
-    for k, rec in enumerate(records):
-        islands.append(scheduler.island(_record_ops(state, slot, rec)))
+    for k, step in enumerate(steps):
+        islands.append(scheduler.island(_step_ops(state, slot, step)))
         if k < len(gaps):
             scheduler.gap(gaps[k])
     return islands
 
 
-def _record_ops(state: UniformState, slot: SlotLayout, rec: Record) -> list[Op]:
+def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
     ops: list[Op] = []
-    if rec.elect and rec.predicate is not None:
-        ops.append(e.elect(rec.predicate))
-    if rec.site is not None:
-        ops.append(e.cs2r32(rec.data, SpecialRegister.CLOCK_LO))
-    if rec.group_size is not None:
-        # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
-        ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
-        ops.append(e.uiadd_imm(state.offset, state.offset, 8 * rec.group_size))
-    if rec.site is not None and not rec.split and not rec.preset:
-        ops.append(e.mov_imm(rec.data + 1, rec.site))
-    for s in rec.stores:
-        at = 8 * s.slot_in_group
-        widths = [(at, 1), (at + 4, 1)] if s.split else [(at, 2)]
-        for n, (offset, words) in enumerate(widths):
-            if n:
-                ops.append(e.mov_imm(s.data, s.site))
-            op = e.store(state.address, offset, s.data, words, rec.scoreboard)
-            ops.append(op if rec.predicate is None else op.guarded(rec.predicate))
-    if rec.wait_last and rec.scoreboard is not None:
-        ops.append(e.nop().waiting(1 << rec.scoreboard))
-    ops[0] = ops[0].waiting(rec.wait_first)
+    if step.capture is not None:
+        ops.append(e.cs2r32(step.capture, SpecialRegister.CLOCK_LO))
+    if step.elect is not None:
+        ops.append(e.elect(step.elect))
+    if step.cursor is not None:
+        if step.cursor.size:
+            # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
+            ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
+            ops.append(e.uiadd_imm(state.offset, state.offset, step.cursor.size))
+        ops.append(e.uiadd_imm(state.smid, state.smid, step.cursor.events << SMID_BITS))
+    ops += [e.umov_imm(register, value) for register, value in step.uniform_moves]
+    ops += [e.mov_imm(register, value) for register, value in step.moves]
+    ops += [e.mov_uniform(register, uniform) for register, uniform in step.fetches]
+    ops += [e.r2ur(uniform, register) for uniform, register in step.parks]
+    for s in step.stores:
+        if s.fill is not None:
+            ops.append(e.mov_imm(s.data, s.fill))
+        op = e.store(state.address, s.offset, s.data, s.words, step.scoreboard)
+        ops.append(op if step.predicate is None else op.guarded(step.predicate))
+    if step.wait_last and step.scoreboard is not None:
+        ops.append(e.nop().waiting(1 << step.scoreboard))
+    ops[0] = ops[0].waiting(step.wait_first)
     return ops
 
 

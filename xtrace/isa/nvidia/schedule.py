@@ -14,6 +14,7 @@ from .encode import Op, Unit
 __all__ = ["Gap", "Island", "Patch", "Scheduler", "schedule"]
 
 _NO_SB = 7
+_READS_LATE = (Unit.MEMORY, Unit.TO_UNIFORM)  # the guard, or the source, up to two cycles after issue
 _READ_LATE = ~(0x7F << 256)  # stores read registers after issue, but their guard predicate at it
 
 
@@ -88,8 +89,8 @@ class Scheduler:
             words.append(e.nop().word | _control(min(early, 15), e.nop()) << 105)
         patches: list[Patch] = []
         for k, (op, time) in enumerate(issued):
-            # Behind the island a kernel instruction may overwrite the predicate that guards a last store.
-            gap = issued[k + 1][1] - time if k + 1 < len(issued) else 2 if op.unit is Unit.MEMORY else 1
+            # Behind the island a kernel instruction may overwrite what a last store or move reads.
+            gap = issued[k + 1][1] - time if k + 1 < len(issued) else 2 if op.unit in _READS_LATE else 1
             stall = min(gap, 15)
             if op.patch:
                 patches.append(Patch(len(words), op.patch))

@@ -1,0 +1,171 @@
+"""Writing a packet into its islands: captures, stores, cursor, storing lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xtrace.isa.nvidia.emit import Cursor, Store
+from xtrace.isa.nvidia.schedule import Gap
+from xtrace.probe import Site
+
+from .line import PREPARATION, Line, predicate_bit
+from .model import EVENT_BYTES, Packet, PlacedSite
+
+__all__ = ["Builder", "Fill"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """One run of registers of a packet and the store of it."""
+
+    data: int
+    words: int
+    offset: int  # bytes behind the packet's start
+    first: int  # place from which on the registers must be the probe's alone
+    at: int  # place that stores them
+
+
+def _words(fills: list[Fill]) -> dict[int, int]:
+    """Register of each word of the packet."""
+    return {fill.offset // EVENT_BYTES + k: fill.data + k for fill in fills for k in range(fill.words)}
+
+
+class Builder:
+    """Writes everything into the islands of a packet."""
+
+    def __init__(self, line: Line, fills: list[Fill], transient: Sequence[int] = ()) -> None:
+        self._line = line
+        self._chain = chain = line.chain
+        by_place = {e.place: e.record for e in chain.events if not e.optional}
+        phase = chain.events[0].record.site.phase
+        islands = [by_place.get(k) or PlacedSite(Site(chain.places[k], phase, "prepare")) for k in range(line.count)]
+        if not any(fill.at >= line.count for fill in fills):
+            line.end_at([])
+        last_phase = chain.events[-1].record.site.phase
+        islands += [PlacedSite(Site(index, last_phase, "commit")) for index, _ in line.end]
+        line.taken.update(index for index, _ in line.end)
+        self._islands = islands
+        registers = 0
+        for fill in fills:
+            registers |= ((1 << fill.words) - 1) << fill.data
+        for register in transient:
+            registers |= 1 << register
+        self.packet = Packet(0, chain.sites, islands, [e.record for e in chain.events if e.optional], [], registers)
+        if transient:
+            self._park(fills, transient)
+        else:
+            self._captures(fills)
+        self._stores(fills)
+        self._shift = 0
+        self._cursor(fills)
+        self._elections(sorted({fill.at + self._shift for fill in fills}))
+        self.packet.gaps = [Gap(gap.cycles) for gap in line.gaps]
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Helpers that nothing was put into (a place for an election that another one serves)."""
+        packet = self.packet
+        for k in range(len(packet.islands) - 1, -1, -1):
+            p = packet.islands[k]
+            if p.site.kind == "record" or p.elect is not None or p.cursor or p.moves or p.uniform_moves or p.stores:
+                continue
+            del packet.islands[k]
+            if 0 < k < len(packet.gaps):
+                packet.gaps[k - 1 : k + 1] = [Gap(packet.gaps[k - 1].cycles + packet.gaps[k].cycles)]
+            elif packet.gaps:
+                del packet.gaps[min(k, len(packet.gaps) - 1)]
+
+    def _captures(self, fills: list[Fill]) -> None:
+        events = self._chain.events
+        if fills[0].words == 1:
+            events[0].record.capture = fills[0].data
+            return
+        register = _words(fills)
+        first = self.packet.size // EVENT_BYTES - 1 - len(events)
+        for k, event in enumerate(events):
+            event.record.capture = register[first + k]
+            if event.optional:
+                event.record.cursor = Cursor(0, 1)
+                self._islands[event.place].moves.append((event.record.capture, 0))
+        self.packet.tag_register = register[first + len(events)]
+        self.packet.tag_island = self._islands[fills[-1].first]
+
+    def _park(self, fills: list[Fill], transient: Sequence[int]) -> None:
+        events, uniform = self._chain.events, self._line.parked
+        register = _words(fills)
+        first = self.packet.size // EVENT_BYTES - 1 - len(events)
+        for k, event in enumerate(events):
+            word = first + k
+            fill = next(f for f in fills if f.offset <= EVENT_BYTES * word < f.offset + EVENT_BYTES * f.words)
+            if not event.optional and fill.at == event.place:  # stored where it is captured: nothing to bridge
+                event.record.capture = register[word]
+                continue
+            event.record.capture = transient[k]
+            event.record.parks.append((uniform[k], transient[k]))
+            if event.optional:
+                event.record.cursor = Cursor(0, 1)
+                self._islands[event.place].uniform_moves.append((uniform[k], 0))
+            self._islands[fill.at].fetches.append((register[word], uniform[k]))
+        self.packet.parked = uniform
+        self.packet.tag_register = register[first + len(events)]
+        self.packet.tag_island = self._islands[fills[-1].at]
+
+    def _stores(self, fills: list[Fill]) -> None:
+        for fill in fills:
+            stores = self._islands[fill.at].stores
+            if fill.words == 1:
+                stores.append(Store(fill.data, fill.offset, 1))
+                stores.append(Store(fill.data, fill.offset + EVENT_BYTES, 1, fill=0))
+            else:
+                stores.append(Store(fill.data, fill.offset, fill.words))
+
+    def _cursor(self, fills: list[Fill]) -> None:
+        """In the last place that is early enough for the first store; if none is, in an island in front of them."""
+        line, packet = self._line, self.packet
+        first, last = min(fill.at for fill in fills), max(fill.at for fill in fills)
+        cursor = Cursor(packet.size, sum(not e.optional for e in self._chain.events))
+        place = None
+        if line.cycles(0, first) < PREPARATION and line.helpers:
+            place = line.prepare_place(last) or line.prepare_place(first)
+        if place is not None:
+            index, gap, predicate = place
+            site = Site(index, packet.records[0].site.phase, "prepare")
+            packet.islands.insert(0, PlacedSite(site, elect=predicate, cursor=cursor))
+            line.taken.add(index)
+            line.places.insert(0, index)
+            line.gaps.insert(0, gap)
+            self._shift = 1
+            return
+        at = next((k for k in range(first - 1, -1, -1) if line.cycles(k, first) >= PREPARATION), 0)
+        packet.islands[at].cursor = cursor
+
+    def _elections(self, stores: list[int]) -> None:
+        """One lane for the stores: elected as early as needed, and again where no predicate lasts."""
+        line, islands = self._line, self.packet.islands
+        elected, since = islands[0].elect, 0
+        for store in stores:
+            if elected is not None and not predicate_bit(line.a, elected) & line.touched(since, store):
+                islands[store].predicate = elected
+                continue
+            found = self._election(store, stores[-1])
+            if found is None:
+                elected = None  # no predicate is dead here: every active lane stores the same bytes
+                continue
+            since, elected = found
+            islands[since].elect = elected
+            islands[store].predicate = elected
+
+    def _election(self, store: int, last: int) -> tuple[int, int] | None:
+        """Place and predicate for an election that a store can use, rather one that lasts to place ``last``."""
+        line = self._line
+        best: tuple[int, int] | None = None
+        for k in range(store, self._shift - 1, -1):
+            usable = line.lasting(k, store)
+            if not usable:
+                continue
+            lasting = line.lasting(k, last)
+            best = k, (lasting or usable)[0]
+            if line.cycles(k, store) >= PREPARATION:
+                break
+        return best

@@ -1,0 +1,158 @@
+"""The places of one chain, and places in front of and behind it that the kernel leaves free.
+
+Everything that packets are planned with: what is touched between two places, how long it takes, which predicates last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xtrace.analysis import KernelAnalysis
+
+from .chains import Between, Chain, alone
+from .resources import FreeFinder
+
+__all__ = ["COMMIT_AFTER", "PREPARATION", "End", "Line", "predicate_bit"]
+
+COMMIT_AFTER = 8  # cycles from the capture of a clock, or a move, to its store
+PREPARATION = 13  # cycles from electing a lane or moving the cursor to a store
+_COMMIT_WITHIN = 64
+_WORTH_PREPARING = 4
+
+End = list[tuple[int, Between]]  # places behind a chain, each with what stands between it and the one before
+
+
+class Line:
+    """The places of a chain, and perhaps one more behind them where the last record can be stored."""
+
+    def __init__(self, a: KernelAnalysis, chain: Chain, free: FreeFinder, islands: set[int], claimed: int) -> None:
+        self.a, self.free, self.chain, self.taken, self.claimed = a, free, chain, islands, claimed
+        self.count = len(chain.places)
+        self.named = -1 if a.moves_registers else a.named
+        self.places = list(chain.places)
+        self.gaps = list(chain.gaps)
+        self.helpers = not alone(a, chain.events[0].record)
+        self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
+        self.end = self._commit_place() if self.helpers else []
+        self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
+        self.window: int | None = None
+        self.end_at(self.end)
+
+    def end_at(self, end: End) -> None:
+        """Choose the places behind the last one of the chain."""
+        del self.places[self.count :], self.gaps[self.count - 1 :]
+        self.end = end
+        self.places += [index for index, _ in end]
+        self.gaps += [gap for _, gap in end]
+        self.window = self._window()
+
+    def touched(self, first: int, last: int) -> int:
+        """Registers that kernel instructions touch from place ``first`` to place ``last``."""
+        bits = 0
+        for gap in self.gaps[first:last]:
+            bits |= gap.touched
+        return bits
+
+    def lasts(self, place: int, data: int, unit: int) -> int:
+        """Number of the place up to which the kernel leaves registers alone."""
+        for k in range(place, len(self.gaps)):
+            if self.gaps[k].touched & unit << data:
+                return k
+        return len(self.gaps)
+
+    def cycles(self, first: int, last: int) -> int:
+        return sum(gap.cycles for gap in self.gaps[first:last])
+
+    def lasting(self, first: int, last: int) -> list[int]:
+        """Predicates that are free at place ``first`` and that the kernel leaves alone up to place ``last``."""
+        touched = self.touched(first, last)
+        return [p for p in self.free.at(self.places[first]).predicates if not predicate_bit(self.a, p) & touched]
+
+    def _window(self) -> int | None:
+        """First place from which on one election serves all stores; None where there is none."""
+        last = len(self.places) - 1
+        for k in range(last + 1):
+            if self.lasting(k, last):
+                return next((n for n in range(k, last + 1) if self.cycles(k, n) >= PREPARATION - 1), None)
+        return None
+
+    def _commit_place(self) -> End:
+        """A place behind the last record, in its block, where the clock value has arrived."""
+        a, start, touched, cycles = self.a, self.places[-1], 0, 0
+        for i in range(start, a.cfg.blocks[a.cfg.block_of[start]].last):
+            ins = a.instructions[i]
+            if _interferes(a, i) or i + 1 in self.taken:
+                break
+            touched |= ins.reads | ins.writes
+            cycles += max(ins.control.stall, 1)
+            if cycles >= _COMMIT_WITHIN:
+                break
+            if cycles >= COMMIT_AFTER:
+                return [(i + 1, Between(touched, cycles))]
+        return []
+
+    def late_ends(self) -> Iterator[End]:
+        """Two places behind the last record, in its block: where a lane can be elected, and where it can store."""
+        a, start, before = self.a, self.chain.places[-1], 0
+        since: dict[int, tuple[int, int, int, int]] = {}  # predicate: place, touched up to it, touched and cycles since
+        cycles = 0
+        for i in range(start, a.cfg.blocks[a.cfg.block_of[start]].last):
+            ins = a.instructions[i]
+            if _interferes(a, i) or i + 1 in self.taken:
+                return
+            step = max(ins.control.stall, 1)
+            before, cycles = before | ins.reads | ins.writes, cycles + step
+            usable = set(self.free.at(i + 1).predicates)
+            since = {
+                p: (at, low, touched | ins.reads | ins.writes, passed + step)
+                for p, (at, low, touched, passed) in since.items()
+                if p in usable and not predicate_bit(a, p) & (ins.reads | ins.writes)
+            }
+            for p, (at, low, touched, passed) in since.items():
+                if passed >= PREPARATION and self.free.at(i + 1).scoreboards:
+                    yield [(at, Between(low, cycles - passed)), (i + 1, Between(touched, passed))]
+                    del since[p]
+                    break
+            for p in usable - set(since):
+                since[p] = i + 1, before, 0, 0
+
+    def late_places(self) -> Iterator[End]:
+        """Further places behind the last record, in its block, where a predicate and registers are free."""
+        a, start, touched, cycles = self.a, self.chain.places[-1], 0, 0
+        for i in range(start, a.cfg.blocks[a.cfg.block_of[start]].last):
+            ins = a.instructions[i]
+            if _interferes(a, i) or i + 1 in self.taken:
+                return
+            touched |= ins.reads | ins.writes
+            cycles += max(ins.control.stall, 1)
+            here = self.free.at(i + 1)
+            if cycles >= COMMIT_AFTER and here.predicates and here.scoreboards and any(True for _ in here.groups(2)):
+                yield [(i + 1, Between(touched, cycles))]
+
+    def prepare_place(self, until: int) -> tuple[int, Between, int] | None:
+        """A place in front of the first one, what stands between, and a predicate that lasts to place ``until``."""
+        a, start, touched, cycles = self.a, self.places[0], 0, 0
+        best: tuple[int, Between, int] | None = None
+        later = self.touched(0, until)
+        for i in range(start - 1, a.cfg.blocks[a.cfg.block_of[start]].first - 1, -1):
+            if _interferes(a, i) or i in self.taken or i == 0 or a.divergent[i]:
+                break
+            ins = a.instructions[i]
+            touched |= ins.reads | ins.writes
+            cycles += max(ins.control.stall, 1)
+            usable = [p for p in self.free.at(i).predicates if not predicate_bit(a, p) & (touched | later)]
+            if not usable:
+                break
+            best = i, Between(touched, cycles), usable[0]
+            if cycles >= PREPARATION:
+                break
+        return best if best is not None and best[1].cycles >= _WORTH_PREPARING else None
+
+
+def _interferes(a: KernelAnalysis, i: int) -> bool:
+    ins = a.instructions[i]
+    return "converge" in ins.tags or ins.opaque or a.isa.max_registers(ins) is not None
+
+
+def predicate_bit(a: KernelAnalysis, number: int) -> int:
+    return a.isa.layout["P"].bit(number)

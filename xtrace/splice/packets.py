@@ -1,0 +1,187 @@
+"""From chains of sites to packets: registers, storing lane, cursor and stores.
+
+Each event's clock goes into a register of its own at its site, and the registers go to memory four at a time, in an
+island further on where the values have long arrived - rather at the beginning of a wait than anywhere else, because
+the kernel would stand there anyway. The storing lane is elected, and the cursor moved, in an island before. The
+register of an optional event is cleared at the place before it: a zero in memory says that it did not happen.
+
+Where not enough registers last that long, the clocks are parked in uniform registers that the kernel never names, and
+fetched into registers that are free where they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xtrace.analysis import KernelAnalysis
+
+from .build import Builder, Fill
+from .chains import Chain
+from .line import COMMIT_AFTER, End, Line
+from .model import EVENT_BYTES, QUAD_BYTES, Packet, quads
+from .resources import FreeFinder
+
+__all__ = ["form_packet"]
+
+_CANDIDATES = 12  # runs of registers tried per quad and place
+_MOST_TRIES = 400  # combinations tried per chain: bounds the time per site
+
+
+def form_packet(
+    a: KernelAnalysis,
+    chain: Chain,
+    free: FreeFinder,
+    islands: set[int],
+    claimed: int = 0,
+    uniform: Sequence[int] = (),
+) -> Packet | None:
+    """Make the whole chain one packet, or return None.
+
+    Parameters
+    ----------
+    islands
+        Instructions at which an island stands; gains the helper islands.
+    claimed
+        Registers of other packets: used only where there are no others, so that a register may hold one tag for good.
+    uniform
+        Uniform registers to park clocks in.
+    """
+    line = Line(a, chain, free, islands, claimed)
+    if len(chain.events) == 1 and len(chain.places) == 1:
+        fills = _one(line)
+        return None if fills is None else Builder(line, fills).packet
+    ends = [line.end]
+    if line.window is None and line.helpers:  # no predicate lasts up to there: perhaps one does further on
+        ends = [*line.late_ends(), *ends]
+    for end in ends:
+        line.end_at(end)
+        fills = _many(line)
+        if fills is not None:
+            return Builder(line, fills).packet
+    if len(uniform) < len(chain.events) or not line.helpers:
+        return None
+    line.parked = tuple(uniform[: len(chain.events)])
+    places = [ends[-1], *line.late_places()]
+    best: tuple[tuple[int, int], End] | None = None
+    for number, place in enumerate(places):
+        line.end_at(place)
+        fills = _at_once(line)
+        if fills is not None:
+            score = len(fills), -number  # few stores, and late, where fewer registers are needed again
+            if best is None or score < best[0]:
+                best = score, place
+    for fill, usable in ((_at_once, [best[1]] if best else []), (_many, places)):
+        for place in usable:
+            line.end_at(place)
+            fills = fill(line)
+            if fills is not None and (captures := _transient(line, fills)) is not None:
+                return Builder(line, fills, captures).packet
+    return None
+
+
+def _at_once(line: Line) -> list[Fill] | None:
+    """All words of a packet of parked clocks at the last place, four at a time where possible, else two."""
+    at = len(line.places) - 1
+    here = line.free.at(line.places[at])
+    events = line.chain.events
+    count = quads(len(events))
+    lead = 4 * count - 1 - len(events)  # words in front of the first clock
+    if not here.scoreboards or events[-1].place > at:
+        return None
+    fills: list[Fill] = []
+    used = 0
+    for quad in range(count):
+        wanted = [(4, 4 * quad)]
+        if not any(not 15 << d & used for d in here.groups(4)):
+            wanted = [(2, word) for word in (4 * quad, 4 * quad + 2) if word + 1 >= lead]
+        for words, word in wanted:
+            unit = (1 << words) - 1
+            data = next((d for d in here.groups(words) if not unit << d & used), None)
+            if data is None:
+                return None
+            used |= unit << data
+            fills.append(Fill(data, words, EVENT_BYTES * word, at, at))
+    return fills
+
+
+def _transient(line: Line, fills: list[Fill]) -> list[int] | None:
+    """A register for each event that holds its clock for the few cycles until it is parked."""
+    used = sum(((1 << fill.words) - 1) << fill.data for fill in fills)
+    out = []
+    for event in line.chain.events:
+        here = line.free.at(event.record.site.index).groups(1)
+        register = next((r for r in here if not used >> r & 1), None)
+        if register is None:
+            return None
+        out.append(register)
+    return out
+
+
+def _one(line: Line) -> list[Fill] | None:
+    """Registers of a packet with one event: a pair, else a single register that is stored twice."""
+    for words in (2, 1):
+        for at in [1, 0] if line.end and words == 2 and 0 not in line.waits else [0]:
+            data = next(_runs(line, 0, at, words, 0), None)
+            if data is not None and line.free.at(line.places[at]).scoreboards:
+                return [Fill(data, words, QUAD_BYTES - 2 * EVENT_BYTES, 0, at)]
+    return None
+
+
+def _many(line: Line) -> list[Fill] | None:
+    """Registers and store places of all quads: the first combination that fits, preferred ones first."""
+    events = line.chain.events
+    count = quads(len(events))
+    lead = 4 * count - 1 - len(events)  # words in front of the first clock
+    wanted = []
+    for quad in range(count):
+        part = events[max(4 * quad - lead, 0) : 4 * quad + 4 - lead]
+        ready = part[-1].place
+        if (after := part[-1].after) is not None:
+            ready += 1 if after >= COMMIT_AFTER else 2
+        places = _store_places(line, ready, captured=not part[-1].optional)
+        wanted.append((part[0].place, [k for k in places if line.free.at(line.places[k]).scoreboards]))
+    return _search(line, wanted, [], [_MOST_TRIES])
+
+
+def _search(line: Line, wanted: list[tuple[int, list[int]]], fills: list[Fill], tries: list[int]) -> list[Fill] | None:
+    if len(fills) == len(wanted):
+        return fills
+    first, places = wanted[len(fills)]
+    used = sum(15 << fill.data for fill in fills)
+    for at in places:
+        for data in _runs(line, at if line.parked else first, at, 4, used):
+            tries[0] -= 1
+            if tries[0] < 0:
+                return None
+            fill = Fill(data, 4, QUAD_BYTES * len(fills), at if line.parked else first, at)
+            found = _search(line, wanted, [*fills, fill], tries)
+            if found is not None:
+                return found
+    return None
+
+
+def _store_places(line: Line, ready: int, *, captured: bool) -> list[int]:
+    """Places that may store a quad which is complete at place ``ready``, best first.
+
+    ``captured``: its last clock is captured there, so that a store at once has to wait for the value, which does not
+    matter where the kernel is about to wait.
+    """
+    every = list(range(ready, len(line.places)))
+    if captured:
+        every = [k for k in every if k != ready] + [k for k in every if k == ready]
+        if ready in line.waits:
+            every.insert(0, ready)
+    served = [k for k in every if line.window is not None and k >= line.window]
+    waits = [k for k in every if k in line.waits]
+    return list(dict.fromkeys([*(k for k in served if k in line.waits), *served, *waits, *every]))
+
+
+def _runs(line: Line, first: int, at: int, words: int, used: int) -> Iterator[int]:
+    """Runs of registers that are free at place ``first`` and that no kernel instruction touches up to ``at``."""
+    touched = line.touched(first, at)
+    unit = (1 << words) - 1
+    usable = [d for d in line.free.at(line.places[first]).groups(words) if not unit << d & (touched | used)]
+    # Those that the kernel needs soonest come first: the others may serve where they must last longer. Never-named
+    # registers that no other packet has are better still, because one of them may hold the tag for good.
+    usable.sort(key=lambda d: (line.named >> d & unit != 0 or bool(unit << d & line.claimed), line.lasts(at, d, unit)))
+    yield from usable[:_CANDIDATES]

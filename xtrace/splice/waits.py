@@ -1,0 +1,113 @@
+"""Scoreboards of the stores, and where they are waited for.
+
+A store reads its registers some time after it issues. Whoever overwrites them, or moves the address, must have
+waited; the wait is left to islands far behind wherever nothing on the way could notice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xtrace.analysis import KernelAnalysis
+
+from .deferral import next_islands, wait_place
+from .model import KernelPlan, PlacedSite
+from .resources import FreeFinder
+
+__all__ = ["place_waits"]
+
+_WORTH_A_WAIT = 8  # cycles that a wait must be put off to be worth an instruction of its own
+
+
+class _Choice(NamedTuple):
+    scoreboard: int
+    targets: frozenset[int]
+
+
+def place_waits(plan: KernelPlan, free: FreeFinder) -> None:
+    """Fill in scoreboards and waits of every island that stores, and ``plan.waits``.
+
+    Every store is waited for at the latest in the first island of the next packet or at the next exit (the anchors):
+    data registers are written, and the address is moved, only behind one.
+    """
+    islands = {p.site.index: p for packet in plan.packets for p in packet.islands}
+    exits = {p.site.index: p for p in plan.placed if p.site.kind == "exit"}
+    anchors = frozenset(packet.islands[0].site.index for packet in plan.packets) | frozenset(exits)
+    islands |= {p.site.index: p for packet in plan.packets for p in packet.optional}
+    everywhere = frozenset(islands) | frozenset(exits)
+    waits: dict[int, int] = {}
+    for packet in plan.packets:
+        for p in packet.islands:
+            if p.stores:
+                _place(plan.analysis, p, free, anchors, everywhere, waits)
+    for p in exits.values():
+        if p.wait_last:
+            _guarded_exit(plan.analysis, p, anchors, waits)
+    for index, mask in waits.items():
+        island = islands.get(index) or exits.get(index)
+        if island is not None:
+            island.wait_first |= mask
+        else:
+            plan.waits[index] = plan.waits.get(index, 0) | mask
+
+
+def _mask(p: PlacedSite) -> int:
+    mask = 0
+    for store in p.stores:
+        mask |= ((1 << store.words) - 1) << store.data
+    return mask
+
+
+def _place(
+    a: KernelAnalysis,
+    p: PlacedSite,
+    free: FreeFinder,
+    anchors: frozenset[int],
+    everywhere: frozenset[int],
+    waits: dict[int, int],
+) -> None:
+    at, mask = p.site.index, _mask(p)
+    scoreboards = free.at(at).scoreboards
+    choice = _deferred(a, at, mask, scoreboards, anchors) or _deferred(a, at, mask, scoreboards, everywhere)
+    if choice is None:
+        choice = _own_wait(a, at, mask, scoreboards, everywhere)
+    if choice is None:
+        p.scoreboard, p.wait_last = scoreboards[0], True
+        return
+    p.scoreboard = choice.scoreboard
+    for target in choice.targets:
+        waits[target] = waits.get(target, 0) | 1 << choice.scoreboard
+
+
+def _deferred(a: KernelAnalysis, at: int, mask: int, scoreboards: list[int], islands: frozenset[int]) -> _Choice | None:
+    for scoreboard in scoreboards:
+        targets = next_islands(a, at, scoreboard, mask, islands)
+        if targets is not None:
+            return _Choice(scoreboard, targets)
+    return None
+
+
+def _own_wait(a: KernelAnalysis, at: int, mask: int, scoreboards: list[int], islands: frozenset[int]) -> _Choice | None:
+    """An island with nothing but the wait, as far on as possible."""
+    best: tuple[int, int, int] | None = None
+    for scoreboard in scoreboards:
+        place = wait_place(a, at, scoreboard, mask, islands)
+        if place is not None and (best is None or place[1] > best[0]):
+            best = (place[1], place[0], scoreboard)
+    if best is None or best[0] < _WORTH_A_WAIT:
+        return None
+    return _Choice(best[2], frozenset({best[1]}))
+
+
+def _guarded_exit(a: KernelAnalysis, p: PlacedSite, anchors: frozenset[int], waits: dict[int, int]) -> None:
+    """An exit that lanes may pass: its stores may be left to later islands too."""
+    mask = 0
+    for quad in p.quads:
+        mask |= 15 << quad
+    if len(p.quads) != 2 or p.scoreboard is None:
+        return
+    targets = next_islands(a, p.site.index, p.scoreboard, mask, anchors)
+    if targets is not None:
+        p.wait_last = False
+        for target in targets:
+            waits[target] = waits.get(target, 0) | 1 << p.scoreboard
