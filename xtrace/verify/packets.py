@@ -112,9 +112,12 @@ class Ring:
             if found is None:
                 return f"no packet of the map ends {emitted - at} bytes before the last"
             packet, place = found
-            if at - packet.size < oldest:
-                return ""
             clocks = [self._clock(place, len(packet.sites), k) for k in range(len(packet.sites))]
+            if at - packet.size < oldest:  # only its last quad is certainly whole
+                youngest = max(
+                    (x[-1] for p in self.packets.values() if (x := left.get(p.sites[-1]))), key=min, default=set()
+                )
+                return "" if clocks[-1] in youngest else "the oldest packet is not the one that was captured"
             if why := self._events(packet, clocks, later, left):
                 return why
             self._parts(packet, place)
