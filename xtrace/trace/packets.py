@@ -1,7 +1,8 @@
 """Packets, the unit in which a warp's events stand in its ring; the one reader of them. Vectorised over warps.
 
 **A packet** of n events takes n // 4 + 1 quads of 16 bytes: undefined words, then the n clocks (low halves, in
-order of time), then the tag, by which the trace map lists the n sites. It starts at ``offset mod ring`` and is
+order of time), then the tag, by which the trace map lists the n sites. A clock of 0 says that its event did not happen
+(any but the last of a packet may be on a side path). It starts at ``offset mod ring`` and is
 contiguous: past the ring's end it goes on in the slack. ``offset`` is what its warp emitted before.
 
 **Reading** walks back from where the warp's last packet ended, because only a packet's end says how long it is. One
@@ -112,19 +113,19 @@ def read_events(
     walk = _Walk(flat, base, quads.astype(np.int64), exit_lo.astype(np.int64), ring // QUAD, slack // QUAD, tags)
     warp, at, tag, gaps = walk.packets()
     n = tags.count[tag]
-    written = np.bincount(warp, n, len(rows)).astype(np.int64)
-    contradictory = written > emitted
-    if contradictory.any():
-        keep = ~contradictory[warp]
-        warp, at, tag, gaps, n = warp[keep], at[keep], tag[keep], gaps[keep], n[keep]
-        written[contradictory] = 0
     ends = np.cumsum(n)
     step = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - n, n)
+    clock = flat[np.repeat(at - n, n) + step]
+    of = np.repeat(warp, n)
+    written = np.bincount(of[clock != 0], minlength=len(rows)).astype(np.int64)
+    contradictory = written > emitted
+    keep = (clock != 0) & ~contradictory[of]
+    written[contradictory] = 0
     return Events(
-        warp=np.repeat(warp, n),
-        clock_lo=flat[np.repeat(at - n, n) + step],
-        site=tags.sites[np.repeat(tags.first[tag], n) + step],
-        gaps_after=np.repeat(gaps, n),
+        warp=of[keep],
+        clock_lo=clock[keep],
+        site=tags.sites[np.repeat(tags.first[tag], n) + step][keep],
+        gaps_after=np.repeat(gaps, n)[keep],
         written=written,
         gaps=walk.gaps,
         unknown=walk.unknown,
@@ -164,7 +165,9 @@ class _Walk:
             taken = valid & ~done
             parts.append((warp[taken], at[taken], tag[taken], self.gaps[warp[taken]], back[taken]))
             back += taken
-            later = np.where(taken, self.flat[np.where(taken, at - self.tags.count[tag], 0)], later)
+            opening = self.flat[np.where(taken, at - self.tags.count[tag], 0)]
+            opening = np.where(opening == 0, self.flat[at - 1], opening)  # did not happen; the last one always does
+            later = np.where(taken, opening, later)
             self.gaps[warp] += ~valid
             self.unknown[warp] += ~valid & (raw != 0) & (raw <= MAX_TAG) & (self.tags.count[tag] == 0)
             end = np.where(valid, start, end - 1)
