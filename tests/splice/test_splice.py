@@ -14,6 +14,7 @@ from xtrace.errors import BadInput, Refused
 from xtrace.image import parse
 from xtrace.isa import for_arch
 from xtrace.splice import Options, apply, plan, plan_kernel
+from xtrace.splice.model import LAYOUTS
 from xtrace.verify import verify
 
 SETS = ("sche", "pp")
@@ -47,6 +48,24 @@ def test_original_words_stand_where_the_map_says(name: str) -> None:
             mask = isa.code_field_mask(a)
             assert a & ~mask == b & ~mask, hex(pc)
         assert entry["instructions"]["after"] * 16 == len(new)
+
+
+@pytest.mark.parametrize("name", ["triton_fa_fwd", "triton_softmax", "warp_specialised"])
+def test_every_layout_keeps_every_promise_and_the_same_sites(name: str) -> None:
+    layouts = [spliced(name, "pp", layout=n) for n in range(LAYOUTS)]
+    assert len({result.data for result in layouts}) > 3
+    for result in layouts:
+        assert [s["pc"] for s in result.map["kernels"][0]["sites"]] == [
+            s["pc"] for s in layouts[0].map["kernels"][0]["sites"]
+        ]
+        certificate = verify(image(name).data, result.data, result.map)
+        assert certificate.ok, certificate.to_json()
+
+
+@pytest.mark.parametrize("layout", [-1, LAYOUTS])
+def test_a_layout_that_does_not_exist_is_refused(layout: int) -> None:
+    with pytest.raises(BadInput, match="layouts go from 0"):
+        spliced("triton_gemm", "pp", layout=layout)
 
 
 def test_the_same_request_gives_the_same_bytes() -> None:

@@ -39,6 +39,9 @@ def read_suite(path: Path = SUITE) -> dict[str, dict[str, Any]]:
             raise BadInput("XT7108", f"lacks {', '.join(sorted(missing))}", where=f"{path}: {name}")
         if entry["kind"] not in ("triton", "library"):
             raise BadInput("XT7108", f"kind is {entry['kind']!r}", where=f"{path}: {name}", hint="triton or library")
+        layouts = entry.get("layouts", {})
+        if not isinstance(layouts, dict) or any(type(n) is not int for n in layouts.values()):
+            raise BadInput("XT7108", "layouts gives numbers by group", where=f"{path}: {name}", hint="e.g. {pp: 4}")
         if "default" not in entry["shapes"]:
             raise BadInput("XT7108", "has no shape named default", where=f"{path}: {name}")
     return workloads

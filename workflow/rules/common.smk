@@ -94,6 +94,11 @@ CELLS = [
 ]
 
 
+def layout(wildcards):
+    """Which of the equivalent traced images is spliced: the fastest that was found by measurement."""
+    return SUITE[wildcards.workload].get("layouts", {}).get(wildcards.probes, 0)
+
+
 def instrumented(workload, tracer, probes):
     """The image whose overhead is measured."""
     if tracer == "xtrace":

@@ -14,11 +14,12 @@ rule plan:
         runtime=30,
     params:
         spec=lambda wildcards: SPECS[wildcards.probes],
+        layout=layout,
         code=SPLICER,
     message:
         "plan: {wildcards.workload}, {wildcards.probes}"
     shell:
-        "python -m xtrace plan {input} --kernel '*' --probes '{params.spec}' --json > {output} 2> {log}"
+        "python -m xtrace plan {input} --kernel '*' --probes '{params.spec}' --layout {params.layout} --json > {output} 2> {log}"
 
 
 rule splice:
@@ -38,8 +39,9 @@ rule splice:
         runtime=30,
     params:
         spec=lambda wildcards: SPECS[wildcards.probes],
+        layout=layout,
         code=SPLICER,
     message:
         "splice: {wildcards.workload}, {wildcards.probes}"
     shell:
-        "python -m xtrace splice {input} --kernel '*' --probes '{params.spec}' -o {output.image} > {log} 2>&1"
+        "python -m xtrace splice {input} --kernel '*' --probes '{params.spec}' --layout {params.layout} -o {output.image} > {log} 2>&1"

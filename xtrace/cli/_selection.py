@@ -41,7 +41,7 @@ layout_option: Callable[[Any], Any] = click.option(
     default=0,
     show_default=True,
     metavar="N",
-    help="Choose among equivalent fillings of loops with NOPs; which is fastest only a measurement can tell.",
+    help="Choose among equivalent images (0 to 11); which one is fastest only a measurement can tell.",
 )
 
 

@@ -24,13 +24,13 @@ from xtrace.isa.nvidia.emit import (
 from xtrace.isa.nvidia.schedule import Island
 
 from .mapfile import kernel_map, trace_map
-from .model import KernelPlan, PlacedSite, Plan
+from .model import FILLINGS, KernelPlan, PlacedSite, Plan
 
 __all__ = ["SpliceResult", "apply"]
 
 _TEXT_ALIGNMENT = 128
 _LINE = 8  # words of an instruction cache line
-_MOST_FILLED = 3  # layouts from 2 on put fewer NOPs than this into an island
+_MOST_FILLED = 3  # fillings from 2 on put fewer NOPs than this into an island
 _NOP = wait_island(0).words[0]
 
 
@@ -122,12 +122,12 @@ def _merge(first: Island | None, second: Island) -> Island:
     return Island(first.words + second.words, first.patches + moved)
 
 
-def _aligned(a: KernelAnalysis, islands: dict[int, Island], layout: int) -> dict[int, Island]:
+def _aligned(a: KernelAnalysis, islands: dict[int, Island], filling: int) -> dict[int, Island]:
     """Fill islands up with NOPs so that the kernel's loops begin where they began, relative to the lines of the
     instruction cache; measured (decision 0002), a loop that is shifted by part of a line costs up to half a percent.
 
     Inside loops what is best depends on how the warps of a CTA fall into step, which no static rule was found for:
-    ``layout`` chooses among equivalent fillings, to be compared by measurement.
+    ``filling`` chooses among equivalent ones, to be compared by measurement.
     """
     out: dict[int, Island] = {}
     heads = sorted(a.cfg.blocks[loop.head].first for loop in a.loops if loop.depth == 1)
@@ -139,10 +139,10 @@ def _aligned(a: KernelAnalysis, islands: dict[int, Island], layout: int) -> dict
             head = next((h for h in heads if h >= i), None)
             if head is not None and (n + 1 == len(places) or places[n + 1] >= head):
                 words += -(total + words) % _LINE
-        elif layout == 1:
+        elif filling == 1:
             words += words % 2
-        elif layout:
-            words += random.Random(f"{layout}/{n}").randrange(_MOST_FILLED)
+        elif filling:
+            words += random.Random(f"{filling}/{n}").randrange(_MOST_FILLED)
         out[i] = Island(islands[i].words + (_NOP,) * (words - len(islands[i].words)), islands[i].patches)
         total += words
     return out
@@ -165,7 +165,7 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
     for i, mask in plan.waits.items():
         islands[i] = wait_island(mask)
         kinds[i] = "wait"
-    islands = _aligned(a, islands, plan.layout)
+    islands = _aligned(a, islands, plan.layout % FILLINGS)
     starts = [i * size for i in sorted(islands)]
     sums = [0]
     for i in sorted(islands):

@@ -161,10 +161,11 @@ class Builder:
         line = self._line
         best: tuple[int, int] | None = None
         for k in range(store, self._shift - 1, -1):
-            usable = line.lasting(k, store)
+            taken = self.packet.islands[k].elect  # an island elects one lane, into one predicate
+            usable = [p for p in line.lasting(k, store) if taken in (None, p)]
             if not usable:
                 continue
-            lasting = line.lasting(k, last)
+            lasting = [p for p in line.lasting(k, last) if p in usable]
             best = k, (lasting or usable)[0]
             if line.cycles(k, store) >= PREPARATION:
                 break

@@ -18,6 +18,11 @@ COMMIT_AFTER = 8  # cycles from the capture of a clock, or a move, to its store
 PREPARATION = 13  # cycles from electing a lane or moving the cursor to a store
 _COMMIT_WITHIN = 64
 _WORTH_PREPARING = 4
+_COMMIT = 8  # cycles that a store waits for a clock captured just before
+_ALL_LANES = 64  # cycles that 16-byte stores of all lanes cost (MoE kernel on an H200), also where the kernel waits
+_BEHIND_ACCESS = 3  # cycles that a store may wait for each access of the kernel just before
+_PIPE = 16  # instructions
+_ACCESSES = frozenset({"copy_async", "global_load", "shared_load", "shared_store", "memory"})
 
 End = list[tuple[int, Between]]  # places behind a chain, each with what stands between it and the one before
 
@@ -35,6 +40,7 @@ class Line:
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
         self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
+        self.idle = {e.place for e in chain.events if not e.optional and e.record.site.phase == "matrix wait"}
         self.window: int | None = None
         self.end_at(self.end)
 
@@ -75,6 +81,29 @@ class Line:
             if self.lasting(k, last):
                 return next((n for n in range(k, last + 1) if self.cycles(k, n) >= PREPARATION - 1), None)
         return None
+
+    def store_cost(self, place: int, ready: int | None) -> int:
+        """Cycles that a store at ``place`` is expected to cost the kernel. ``ready``: where its last clock is captured.
+
+        A warp that is about to wait for the tensor cores has the time. Elsewhere a store waits for its clock, for the
+        memory pipe behind the kernel's own accesses, and for a lane to be elected.
+        """
+        if place in self.idle:
+            return 0 if self._served(place) or self.lasting(place, place) else _ALL_LANES
+        cost = _COMMIT if place == ready else 0
+        cost += _BEHIND_ACCESS * self._accesses_before(self.places[place])
+        if self._served(place):
+            return cost + 1
+        return cost + (PREPARATION if self.lasting(place, place) else _ALL_LANES)
+
+    def _served(self, place: int) -> bool:
+        """Whether a lane can be elected early enough at an island of the chain."""
+        early = (k for k in range(place) if self.cycles(k, place) >= PREPARATION - 1)
+        return any(self.lasting(k, place) for k in early)
+
+    def _accesses_before(self, index: int) -> int:
+        first = max(self.a.cfg.blocks[self.a.cfg.block_of[index]].first, index - _PIPE)
+        return sum(bool(self.a.instructions[i].tags & _ACCESSES) for i in range(first, index))
 
     def _commit_place(self) -> End:
         """A place behind the last record, in its block, where the clock value has arrived."""

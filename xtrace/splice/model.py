@@ -17,6 +17,8 @@ QUAD_BYTES = 16  # four words: the unit of a packet
 MAX_EVENTS = 15  # of a packet
 RING_SLACK = 512  # bytes behind the ring: room for the last packet of a lap
 SMALLEST_RING = 32
+FILLINGS = 4
+LAYOUTS = 3 * FILLINGS
 
 
 def quads(events: int) -> int:
@@ -29,8 +31,9 @@ class Options:
     """Choices of the user.
 
     ``records`` is how many of a warp's newest events its ring keeps at least: it is rounded up to a power of two, and
-    packed events take less room. ``layout`` chooses among equivalent fillings of loops with NOPs: 0 none, 1 every
-    island to an even number of words, 2 and more a few NOPs here and there.
+    packed events take less room. ``layout`` chooses among equivalent images, of which only a measurement can tell the
+    fastest: 4 * placement + filling. Placement of stores: 0 by estimated cost, 1 near, 2 late. Filling of loops with
+    NOPs: 0 none, 1 every island to an even number of words, 2 and 3 a few here and there.
     """
 
     records: int = 2048

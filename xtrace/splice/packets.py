@@ -17,8 +17,9 @@ from xtrace.analysis import KernelAnalysis
 
 from .build import Builder, Fill
 from .chains import Chain
-from .line import COMMIT_AFTER, End, Line
+from .line import End, Line
 from .model import EVENT_BYTES, QUAD_BYTES, Packet, quads
+from .places import ends, parts, store_places
 from .resources import FreeFinder
 
 __all__ = ["form_packet"]
@@ -34,6 +35,7 @@ def form_packet(
     islands: set[int],
     claimed: int = 0,
     uniform: Sequence[int] = (),
+    placement: int = 0,
 ) -> Packet | None:
     """Make the whole chain one packet, or return None.
 
@@ -45,23 +47,23 @@ def form_packet(
         Registers of other packets: used only where there are no others, so that a register may hold one tag for good.
     uniform
         Uniform registers to park clocks in.
+    placement
+        How places of stores are chosen: 0 by estimated cost, 1 rather near and where one election serves, 2 late.
     """
     line = Line(a, chain, free, islands, claimed)
     if len(chain.events) == 1 and len(chain.places) == 1:
         fills = _one(line)
         return None if fills is None else Builder(line, fills).packet
-    ends = [line.end]
-    if line.window is None and line.helpers:  # no predicate lasts up to there: perhaps one does further on
-        ends = [*line.late_ends(), *ends]
-    for end in ends:
+    possible = ends(line, placement)
+    for end in possible:
         line.end_at(end)
-        fills = _many(line)
+        fills = _many(line, placement)
         if fills is not None:
             return Builder(line, fills).packet
     if len(uniform) < len(chain.events) or not line.helpers:
         return None
     line.parked = tuple(uniform[: len(chain.events)])
-    places = [ends[-1], *line.late_places()]
+    places = [possible[0], *line.late_places()]
     best: tuple[tuple[int, int], End] | None = None
     for number, place in enumerate(places):
         line.end_at(place)
@@ -70,12 +72,11 @@ def form_packet(
             score = len(fills), -number  # few stores, and late, where fewer registers are needed again
             if best is None or score < best[0]:
                 best = score, place
-    for fill, usable in ((_at_once, [best[1]] if best else []), (_many, places)):
-        for place in usable:
-            line.end_at(place)
-            fills = fill(line)
-            if fills is not None and (captures := _transient(line, fills)) is not None:
-                return Builder(line, fills, captures).packet
+    for number, place in enumerate([*([best[1]] if best else []), *places]):
+        line.end_at(place)
+        fills = _at_once(line) if best and not number else _many(line, placement)
+        if fills is not None and (captures := _transient(line, fills)) is not None:
+            return Builder(line, fills, captures).packet
     return None
 
 
@@ -127,18 +128,11 @@ def _one(line: Line) -> list[Fill] | None:
     return None
 
 
-def _many(line: Line) -> list[Fill] | None:
+def _many(line: Line, placement: int) -> list[Fill] | None:
     """Registers and store places of all quads: the first combination that fits, preferred ones first."""
-    events = line.chain.events
-    count = quads(len(events))
-    lead = 4 * count - 1 - len(events)  # words in front of the first clock
     wanted = []
-    for quad in range(count):
-        part = events[max(4 * quad - lead, 0) : 4 * quad + 4 - lead]
-        ready = part[-1].place
-        if (after := part[-1].after) is not None:
-            ready += 1 if after >= COMMIT_AFTER else 2
-        places = _store_places(line, ready, captured=not part[-1].optional)
+    for part in parts(line):
+        places = store_places(line, part, placement)
         wanted.append((part[0].place, [k for k in places if line.free.at(line.places[k]).scoreboards]))
     return _search(line, wanted, [], [_MOST_TRIES])
 
@@ -158,22 +152,6 @@ def _search(line: Line, wanted: list[tuple[int, list[int]]], fills: list[Fill], 
             if found is not None:
                 return found
     return None
-
-
-def _store_places(line: Line, ready: int, *, captured: bool) -> list[int]:
-    """Places that may store a quad which is complete at place ``ready``, best first.
-
-    ``captured``: its last clock is captured there, so that a store at once has to wait for the value, which does not
-    matter where the kernel is about to wait.
-    """
-    every = list(range(ready, len(line.places)))
-    if captured:
-        every = [k for k in every if k != ready] + [k for k in every if k == ready]
-        if ready in line.waits:
-            every.insert(0, ready)
-    served = [k for k in every if line.window is not None and k >= line.window]
-    waits = [k for k in every if k in line.waits]
-    return list(dict.fromkeys([*(k for k in served if k in line.waits), *served, *waits, *every]))
 
 
 def _runs(line: Line, first: int, at: int, words: int, used: int) -> Iterator[int]:

@@ -14,6 +14,8 @@ from xtrace.probe import Site, select, validate
 
 from .chains import chains, split
 from .model import (
+    FILLINGS,
+    LAYOUTS,
     SMALLEST_RING,
     KernelPlan,
     Options,
@@ -29,7 +31,6 @@ from .waits import place_waits
 __all__ = ["plan", "plan_kernel"]
 
 _MAX_RECORDS = 1 << 20
-_MAX_LAYOUT = 255
 
 
 def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options | None = None) -> Plan:
@@ -45,8 +46,8 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
     options = options or Options()
     if not 16 <= options.records <= _MAX_RECORDS:
         raise BadInput("XT3020", f"a ring keeps 16 to {_MAX_RECORDS} records, not {options.records}", where="--records")
-    if not 0 <= options.layout <= _MAX_LAYOUT:
-        raise BadInput("XT3021", f"layouts go from 0 to {_MAX_LAYOUT}, not {options.layout}", where="--layout")
+    if not 0 <= options.layout < LAYOUTS:
+        raise BadInput("XT3021", f"layouts go from 0 to {LAYOUTS - 1}, not {options.layout}", where="--layout")
     validate(probes)
     plans = [plan_kernel(a, probes, options) for a in analyse_all(image, kernels)]
     return Plan(image, probes, options, plans)
@@ -160,7 +161,7 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
     left = sorted(chains(a, records, islands), key=lambda c: -_depth(a, c.sites[0]))
     while left:
         chain = left.pop(0)
-        packet = form_packet(a, chain, free, islands, claimed, uniform)
+        packet = form_packet(a, chain, free, islands, claimed, uniform, result.layout // FILLINGS)
         if packet is not None:
             result.packets.append(packet)
             claimed |= packet.registers
