@@ -28,7 +28,7 @@ def whole_rule(d: Floats) -> Floats:
     """First look at 10 processes, second at 20 for what is open."""
     estimates = location(d)
     first = look(estimates[:, : RULE.processes], LIMIT, RULE.alpha).side
-    return np.where(first != 0, first, look(estimates, LIMIT, RULE.alpha).side)
+    return np.where(first != 0, first, look(estimates, LIMIT, RULE.last_alpha).side)
 
 
 def pooled_blocks(d: Floats) -> Floats:
@@ -118,7 +118,7 @@ def test_identical_bytes_never_fail() -> None:
     estimates = thetas(np.random.default_rng(105), 0.0, 4000, RULE.extended)
     for budget in (0.005, 0.01, 0.02):
         assert not (look(estimates[:, : RULE.processes], math.log1p(budget), RULE.alpha).side > 0).any()
-        assert not (look(estimates, math.log1p(budget), RULE.alpha).side > 0).any()
+        assert not (look(estimates, math.log1p(budget), RULE.last_alpha).side > 0).any()
 
 
 @pytest.mark.parametrize("processes", [6, 10, 20])
@@ -130,17 +130,17 @@ def test_coverage_of_the_reported_intervals(processes: int) -> None:
         assert at_least(int(inside.sum()), 3000) >= 0.93
 
 
-@pytest.mark.parametrize(("truth", "least"), [(0.01, 0.94), (0.015, 0.94), (0.02, 0.92), (0.025, 0.94)])
+@pytest.mark.parametrize(("truth", "least"), [(0.01, 0.94), (0.015, 0.94), (0.02, 0.93), (0.025, 0.94)])
 def test_coverage_of_the_interval_that_the_rule_ends_with(truth: float, least: float) -> None:
     """The interval that spans both opinions, after one look or two.
 
     Two looks cost coverage: with the truth on the budget itself every wrong verdict of either look is a miss, and
-    92.9 % remain (24,000 trials). Elsewhere it is 95 % or more.
+    94.1 % remain (24,000 trials; 93.0 % if the second look were at 2.5 % too). Elsewhere it is 95 % or more.
     """
     estimates = thetas(np.random.default_rng(107), truth, 4000, RULE.extended)
     ends = []
-    for part in (estimates[:, : RULE.processes], estimates):
-        student, exact = t_bounds(part, RULE.alpha), signed_rank_bounds(part, RULE.alpha)
+    for part, alpha in ((estimates[:, : RULE.processes], RULE.alpha), (estimates, RULE.last_alpha)):
+        student, exact = t_bounds(part, alpha), signed_rank_bounds(part, alpha)
         ends.append((np.minimum(student[0], exact[0]), np.maximum(student[1], exact[1])))
     open_ = look(estimates[:, : RULE.processes], LIMIT, RULE.alpha).side == 0
     low, high = (np.where(open_, ends[1][side], ends[0][side]) for side in (0, 1))

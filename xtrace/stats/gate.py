@@ -162,8 +162,9 @@ def judge(thetas: Floats, limit: float, rule: Rule, what: str = "") -> Decision:
         return Decision(
             Verdict.INCONCLUSIVE, ("no usable block",), (), False, rule, 0, math.nan, nothing, nothing, undecided
         )
-    seen = look(thetas, limit, rule.alpha)
-    student, exact = t_interval(thetas, rule.alpha), signed_rank_interval(thetas, rule.alpha)
+    alpha = rule.level(n)
+    seen = look(thetas, limit, alpha)
+    student, exact = t_interval(thetas, alpha), signed_rank_interval(thetas, alpha)
     opinions = (_OPINION[int(seen.student)], _OPINION[int(seen.exact)])
     verdict, reason = _verdict(n, seen, opinions, rule, what)
     reasons, flags = [reason], []

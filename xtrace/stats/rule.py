@@ -52,7 +52,8 @@ class Rule:
     processes: int = 10  # of the first look
     extended: int = 20  # of the second and last look
     minimum: int = 6  # fewer processes decide nothing
-    alpha: float = 0.025  # one-sided, for each look
+    alpha: float = 0.025  # one-sided, of the first look
+    last_alpha: float = 0.015  # of the second one: two looks at 2.5 % would leave less than 93 % coverage
     control_margin: float = 0.0075
     control_alpha: float = 0.05
     max_voided: float = 0.10  # share of blocks
@@ -61,7 +62,7 @@ class Rule:
     def __post_init__(self) -> None:
         if not 0 < self.budget < math.inf:
             raise ValueError(f"a budget must be positive, not {self.budget}")
-        if not 0 < self.alpha < 0.5 or not 0 < self.control_alpha < 0.5:
+        if not 0 < self.last_alpha <= self.alpha < 0.5 or not 0 < self.control_alpha < 0.5:
             raise ValueError("a one-sided level lies between 0 and 0.5")
         if self.minimum < signed_rank_minimum(self.alpha):
             needed = signed_rank_minimum(self.alpha)
@@ -70,3 +71,7 @@ class Rule:
             raise ValueError("processes must be at least the minimum and fewer than after the extension")
         if self.control_margin <= 0 or not 0 <= self.max_voided < 1 or not -1 < self.layout_shift < 0:
             raise ValueError("control margin, share of voided blocks or layout-shift threshold out of range")
+
+    def level(self, processes: int) -> float:
+        """One-sided level of the look that so many processes belong to."""
+        return self.alpha if processes <= self.processes else self.last_alpha
