@@ -52,10 +52,11 @@ def _add_reconvergence(instructions: Sequence[Instruction], succ: list[tuple[int
     Which BSSYs reach it is found on the graph itself, so edges are added until nothing changes.
     A barrier that is saved or restored (BMOV) may come from anywhere: then every BSSY counts.
     """
-    starts = [(ins.index, _barrier(ins), ins.target) for ins in instructions if ins.base == "BSSY" and not ins.never]
-    syncs = {ins.index: _barrier(ins) for ins in instructions if ins.base == "BSYNC" and not ins.never}
+    named = [(ins, ins.base) for ins in instructions if ins.opcode.startswith("B")]
+    starts = [(ins.index, _barrier(ins), ins.target) for ins, base in named if base == "BSSY" and not ins.never]
+    syncs = {ins.index: _barrier(ins) for ins, base in named if base == "BSYNC" and not ins.never}
     opened = {index: barrier for index, barrier, _ in starts}
-    moved = any(ins.base == "BMOV" for ins in instructions)
+    moved = any(base == "BMOV" for _, base in named)
     by_pc = {ins.pc: ins.index for ins in instructions}
     changed = True
     while changed:
@@ -115,7 +116,7 @@ def _instruction_successors(
                     hint="the image has no INDIRECT_BRANCH_TARGETS entry for it, so its control flow is unknown",
                 )
             targets = list(indirect[ins.pc])
-        elif ins.base == "BSSY":
+        elif targets and ins.base == "BSSY":
             targets = []
         if ins.falls_through and not ins.never:
             out.append(ins.index + 1)

@@ -8,17 +8,43 @@ may-analysis follows which registers may differ between lanes, and which branche
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from xtrace.isa.model import Flow, Instruction, RegisterLayout
 
-from .cfg import ControlFlow
+from .cfg import Block, ControlFlow
+from .dataflow import forward
 
 __all__ = ["divergent_points"]
 
 _LANE_REGISTERS = re.compile(r"\bSR_(TID|LANEID|[A-Z]+MASK)")
 _BARRIER = re.compile(r"\bB(\d+)\b")
+_LANE_TAGS = frozenset({"matrix", "atomic", "local_load"})
+_LANE_BASES = frozenset({"ELECT", "LDSM", "MATCH", "LDTM"})
 _ONE_LANE = re.compile(r"SHFL\.IDX\s.*,\s*(RZ|0x[0-9a-f]+),\s*0x1f\b")
+
+
+class _Turn(Enum):
+    """What an instruction does to convergence, whatever its operands."""
+
+    OPEN = "sets a convergence barrier"
+    MEET = "waits at a convergence barrier"
+    JOIN = "brings all lanes together"
+
+
+class _Effect(NamedTuple):
+    """The part of one instruction that matters here, found once: the analysis passes it several times."""
+
+    written: int  # registers of single lanes
+    killed: int  # of them, those certainly overwritten
+    reads: int
+    differs: bool | None  # whether results may differ between lanes that execute it together; None: if an operand does
+    turn: _Turn | None
+    barrier: int  # bit of the convergence barrier
+    parts: bool  # sends lanes different ways if an operand differs between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,63 +57,62 @@ class _State:
         return _State(self.varying | other.varying, self.apart or other.apart, self.together & other.together)
 
 
-def _differs(ins: Instruction, varying: int) -> bool:
-    """Whether results of an instruction may differ between lanes that execute it together."""
-    if ins.opaque or ins.base == "ELECT" or _LANE_REGISTERS.search(ins.text):
+def _differs(ins: Instruction, base: str) -> bool | None:
+    if ins.opaque or base in _LANE_BASES or ins.tags & _LANE_TAGS or _LANE_REGISTERS.search(ins.text):
         return True
-    if ins.tags & {"matrix", "atomic", "local_load"} or ins.base in ("LDSM", "MATCH", "LDTM"):
-        return True
-    if ins.base == "SHFL":
+    if base == "SHFL":
         return not _ONE_LANE.search(ins.text)
-    if ins.base in ("VOTE", "REDUX"):
-        return False
-    return bool(ins.reads & varying)
+    return False if base in ("VOTE", "REDUX") else None
 
 
-def _step(s: _State, ins: Instruction, per_lane: int) -> _State:
-    varying, apart, together = s.varying, s.apart, s.together
+def _effect(ins: Instruction, per_lane: int) -> _Effect:
+    base = ins.base
     written = ins.writes & per_lane
-    if written:
-        if apart or _differs(ins, varying):
-            varying |= written
-        else:
-            varying &= ~(ins.kills & per_lane)
-    barrier = _BARRIER.search(ins.text.split(ins.base, 1)[1]) if ins.base in ("BSSY", "BSYNC") else None
-    if barrier is not None:
-        bit = 1 << int(barrier[1])
-        if ins.base == "BSSY":
-            together = together | bit if not apart else together & ~bit
-        elif together & bit:
+    turn: _Turn | None = None
+    bit = 0
+    if base in ("BSSY", "BSYNC") and (barrier := _BARRIER.search(ins.text.split(base, 1)[1])):
+        turn, bit = _Turn.OPEN if base == "BSSY" else _Turn.MEET, 1 << int(barrier[1])
+    elif ins.opcode == "WARPSYNC.ALL" and not ins.guard:
+        turn = _Turn.JOIN
+    parts = ins.flow is Flow.INDIRECT or (ins.flow is Flow.BRANCH and bool(ins.guard))
+    differs = _differs(ins, base) if written else None
+    return _Effect(written, ins.kills & per_lane, ins.reads, differs, turn, bit, parts)
+
+
+def _through(s: _State, effects: Sequence[_Effect], before: list[bool] | None = None) -> _State:
+    """State behind a run of instructions. ``before`` gains whether lanes may be apart before each of them."""
+    varying, apart, together = s.varying, s.apart, s.together
+    for written, killed, reads, differs, turn, barrier, parts in effects:
+        if before is not None:
+            before.append(apart)
+        if written:
+            if apart or differs or (differs is None and reads & varying):
+                varying |= written
+            else:
+                varying &= ~killed
+        if turn is _Turn.OPEN:
+            together = together & ~barrier if apart else together | barrier
+        elif turn is _Turn.JOIN or (turn is _Turn.MEET and together & barrier):
             apart = False
-    if ins.opcode == "WARPSYNC.ALL" and not ins.guard:
-        apart = False
-    if ins.flow in (Flow.BRANCH, Flow.INDIRECT) and (ins.guard or ins.flow is Flow.INDIRECT) and ins.reads & varying:
-        apart = True
+        if parts and reads & varying:
+            apart = True
     return _State(varying, apart, together)
 
 
 def divergent_points(cfg: ControlFlow, layout: RegisterLayout) -> tuple[bool, ...]:
     """For each instruction, whether lanes may be apart when control stands before it."""
     per_lane = layout["R"].mask | layout["P"].mask
-    start: dict[int, _State] = {0: _State(0, False, 0)}
-    work = [0] if cfg.blocks else []
-    while work:
-        n = work.pop()
-        state = start[n]
-        for i in cfg.blocks[n].indices:
-            state = _step(state, cfg.instructions[i], per_lane)
-        for k in cfg.blocks[n].successors:
-            old = start.get(k)
-            new = state if old is None else old.merge(state)
-            if new != old:
-                start[k] = new
-                if k not in work:
-                    work.append(k)
-    apart = [True] * len(cfg.instructions)
+    effects = [_effect(ins, per_lane) for ins in cfg.instructions]
+    of_block = [effects[block.first : block.last + 1] for block in cfg.blocks]
+
+    def through(state: _State, block: Block) -> _State:
+        return _through(state, of_block[block.number])
+
+    start = forward(cfg, _State(0, False, 0), through)
+    apart: list[bool] = []
     for block in cfg.blocks:
         if block.number in start:
-            state = start[block.number]
-            for i in block.indices:
-                apart[i] = state.apart
-                state = _step(state, cfg.instructions[i], per_lane)
+            _through(start[block.number], of_block[block.number], apart)
+        else:
+            apart += [True] * len(block.indices)
     return tuple(apart)

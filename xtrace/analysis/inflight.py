@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from xtrace.isa.model import Instruction, Latency
 
-from .cfg import ControlFlow
+from .cfg import Block, ControlFlow
+from .dataflow import forward
 
 __all__ = ["InFlight", "inflight"]
 
 _BEFORE_FENCE = 8  # cycles from a register's write to the fence of a matrix operation that uses it (7.1)
+_ACTING_TAGS = frozenset({"matrix_commit", "matrix_wait", "memory"})
 _MAX_GROUPS = 8  # older groups are merged into the oldest: more ownership, never less
 
 
@@ -103,29 +105,44 @@ def _step(s: _State, ins: Instruction, late: int) -> _State:
     return _State(claimed, tuple(writes), tuple(reads), unprotected, open_group, groups)
 
 
+def _acts(ins: Instruction) -> bool:
+    """Whether an instruction can do more to the state than show that a register's reader is done."""
+    c = ins.control
+    claims = c.write_sb is not None or c.read_sb is not None
+    return bool(claims or c.wait_mask or ins.latency is Latency.ASYNC_MATRIX or ins.tags & _ACTING_TAGS)
+
+
 def _fence_windows(cfg: ControlFlow) -> list[int]:
     """Backward: registers that a matrix operation touches before the next fence is passed (going back)."""
     ins = cfg.instructions
-    into = [0] * len(cfg.blocks)
+    fences = {x.index for x in ins if "matrix_fence" in x.tags}
+    uses = {x.index: x.reads | x.writes for x in ins if x.latency is Latency.ASYNC_MATRIX}
     before = [0] * len(ins)
-    behind_fence: dict[int, int] = {}
+    if not uses:
+        return before
+    marks: list[list[int]] = [[] for _ in cfg.blocks]  # fences and matrix operations of each block, last one first
+    for i in sorted(fences | uses.keys(), reverse=True):
+        marks[cfg.block_of[i]].append(i)
+    into = [0] * len(cfg.blocks)
     changed = True
     while changed:
         changed = False
         for block in reversed(cfg.blocks):
-            bits = 0
-            for s in block.successors:
-                bits |= into[s]
-            for i in reversed(block.indices):
-                if "matrix_fence" in ins[i].tags:
-                    behind_fence[i] = bits
-                    bits = 0
-                elif ins[i].latency is Latency.ASYNC_MATRIX:
-                    bits |= ins[i].reads | ins[i].writes
-                before[i] = bits
+            bits = _behind(into, block)
+            for i in marks[block.number]:
+                bits = 0 if i in fences else bits | uses[i]
             if bits != into[block.number]:
                 into[block.number] = bits
                 changed = True
+    behind_fence: dict[int, int] = {}
+    for block in cfg.blocks:
+        bits, stop = _behind(into, block), block.last + 1
+        for i in marks[block.number]:
+            before[i + 1 : stop] = [bits] * (stop - i - 1)
+            if i in fences:
+                behind_fence[i] = bits
+            bits, stop = 0 if i in fences else bits | uses[i], i + 1
+        before[block.first : stop] = [bits] * (stop - block.first)
     for fence, bits in behind_fence.items():  # a result must have arrived when the fence issues
         stack = [(fence, 0)]
         seen: dict[int, int] = {}
@@ -139,27 +156,29 @@ def _fence_windows(cfg: ControlFlow) -> list[int]:
     return before
 
 
+def _behind(into: list[int], block: Block) -> int:
+    bits = 0
+    for s in block.successors:
+        bits |= into[s]
+    return bits
+
+
 def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
     """Forward may-analysis over all paths from the entry.
 
     ``late`` is the set of registers (general and uniform) that memory and asynchronous units may read after issue.
     """
     ins = cfg.instructions
+    acts = [_acts(x) for x in ins]
+
+    def through(state: _State, block: Block) -> _State:
+        for i in block.indices:
+            if acts[i] or state.unprotected & ins[i].writes:
+                state = _step(state, ins[i], late)
+        return state
+
     zero = (0,) * scoreboards
-    start: dict[int, _State] = {0: _State(0, zero, zero, 0, 0, ())}
-    work = [0]
-    while work:
-        n = work.pop()
-        state = start[n]
-        for i in cfg.blocks[n].indices:
-            state = _step(state, ins[i], late)
-        for s in cfg.blocks[n].successors:
-            old = start.get(s)
-            new = state if old is None else old.merge(state)
-            if new != old:
-                start[s] = new
-                if s not in work:
-                    work.append(s)
+    start = forward(cfg, _State(0, zero, zero, 0, 0, ()), through)
     fence = _fence_windows(cfg)
     busy = [0] * len(ins)
     claimed = [0] * len(ins)
@@ -167,8 +186,11 @@ def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
         if block.number not in start:
             continue
         state = start[block.number]
+        owned = state.busy
         for i in block.indices:
-            busy[i] = state.busy | fence[i]
+            busy[i] = owned | fence[i]
             claimed[i] = state.claimed
-            state = _step(state, ins[i], late)
+            if acts[i] or state.unprotected & ins[i].writes:
+                state = _step(state, ins[i], late)
+                owned = state.busy
     return InFlight(tuple(busy), tuple(claimed))

@@ -89,10 +89,18 @@ class KernelAnalysis:
         uniform = self.isa.layout["UR"]
         return list(self.isa.layout.numbers("UR", uniform.mask & ~self.named))
 
+    @cached_property
+    def loops_around(self) -> tuple[tuple[Loop, ...], ...]:
+        """For each block, the loops around it, in the order of :attr:`loops`."""
+        around: list[list[Loop]] = [[] for _ in self.cfg.blocks]
+        for loop in self.loops:
+            for block in loop.blocks:
+                around[block].append(loop)
+        return tuple(map(tuple, around))
+
     def loop_of(self, index: int) -> Loop | None:
         """Innermost loop around an instruction."""
-        block = self.cfg.block_of[index]
-        around = [x for x in self.loops if block in x.blocks]
+        around = self.loops_around[self.cfg.block_of[index]]
         return max(around, key=lambda x: x.depth) if around else None
 
     def reachable(self, index: int) -> bool:
@@ -104,23 +112,46 @@ class KernelAnalysis:
         Such results are not signalled, only counted (facts/sass.md 7.1): operands are read within 8 cycles of
         issue, results arrive within 16, those of matrix and double-precision instructions within 40.
         """
-        bits = 0
+        bits = self._slow_results.get(index, 0)
+        issue, predecessors = self._issue_cycles, self.cfg.predecessors
         best: dict[int, int] = {}
-        stack = [(p, 0) for p in self.cfg.predecessors[index]]
+        stack = [(p, 0) for p in predecessors[index]]
         while stack:
             i, later = stack.pop()
-            ins = self.instructions[i]
-            age = later + max(ins.control.stall, 1)
-            if best.get(i, _SLOW_RESULT) <= age:
+            age = later + issue[i]
+            if best.get(i, _RESULT) <= age:
                 continue
             best[i] = age
-            slow = "matrix" in ins.tags or ins.base.startswith("D")
-            if age < _OPERAND_READ:
-                bits |= ins.reads
-            if age < (_SLOW_RESULT if slow else _RESULT):
-                bits |= ins.writes
-            stack += [(p, age) for p in self.cfg.predecessors[i]]
+            ins = self.instructions[i]
+            bits |= ins.reads | ins.writes if age < _OPERAND_READ else ins.writes
+            stack += [(p, age) for p in predecessors[i]]
         return bits
+
+    @cached_property
+    def _issue_cycles(self) -> tuple[int, ...]:
+        """Least cycles from each instruction's issue to the next one's."""
+        return tuple(max(ins.control.stall, 1) for ins in self.instructions)
+
+    @cached_property
+    def _slow_results(self) -> Mapping[int, int]:
+        """Results of matrix and double-precision instructions that may be outstanding before an instruction."""
+        out: dict[int, int] = {}
+        for ins in self.instructions:
+            if "matrix" not in ins.tags and not ins.opcode.startswith("D"):
+                continue
+            best: dict[int, int] = {}
+            stack = [(ins.index, 0)]
+            while stack:
+                i, passed = stack.pop()
+                age = passed + self._issue_cycles[i]
+                if age >= _SLOW_RESULT:
+                    continue
+                for k in self.cfg.successors[i]:
+                    if age < best.get(k, _SLOW_RESULT):
+                        best[k] = age
+                        out[k] = out.get(k, 0) | ins.writes
+                        stack.append((k, age))
+        return out
 
 
 def _indirect_targets(kernel: Kernel) -> Mapping[int, Sequence[int]]:
