@@ -210,22 +210,28 @@ def _optional(a: KernelAnalysis, first: int, side: list[int], last: int) -> list
     """Least cycles from each optional site to the next place; None unless each runs at most once, in this order."""
     blocks, block_of = a.cfg.blocks, a.cfg.block_of
     out = []
-    later: list[int] = []
+    region = _reached(a, block_of[first], block_of[last]) if side else set()
+    later: int | None = None
     for i in reversed(side):
         block = blocks[block_of[i]]
         reached = _reached(a, block.number, block_of[last])
-        if _loops_around(a, block.number) != _loops_around(a, block_of[first]) or block.number in reached:
-            return None
-        if any(block_of[k] != block.number and block_of[k] not in reached for k in later):
+        if block.number not in region or block.number in reached:
+            return None  # not on the way at all, or again and again
+        if later is not None and block_of[later] not in {block.number, *reached}:
             return None  # on another path: then neither order is the order of execution
         before = _cycles(a, range(first, blocks[block_of[first]].last + 1)) + _cycles(a, range(block.first, i))
         after = _cycles(a, range(i, block.last + 1)) + _cycles(a, range(blocks[block_of[last]].first, last))
-        if later and block_of[later[0]] == block.number:
-            after = _cycles(a, range(i, later[0]))
-        if min(before, after) < _COUNTED:
+        least = min(before, after)
+        if later is not None and block_of[later] == block.number:
+            after = _cycles(a, range(i, later))
+            least = min(before, after)
+        elif later is not None:
+            onward = _cycles(a, range(i, block.last + 1)) + _cycles(a, range(blocks[block_of[later]].first, later))
+            least = min(least, onward)
+        if least < _COUNTED:
             return None
         out.append(after)
-        later.insert(0, i)
+        later = i
     return out[::-1]
 
 
