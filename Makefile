@@ -55,7 +55,7 @@ test-slurm: $(TEST_STAMP)  ## start a one-node Slurm (root; slurm-wlm, munge), r
 	tests/slurm/single_node.sh up 2; trap 'tests/slurm/single_node.sh down' EXIT; \
 	XTRACE_REQUIRE=slurm $(BIN)/pytest -m slurm tests/slurm
 
-bench: $(RUN_STAMP)  ## time plan and splice on the FlashAttention-3 kernel, against their targets
+bench: $(RUN_STAMP)  ## time plan, splice and verify on one core, against their targets
 	$(BIN)/python workflow/scripts/benchmark.py
 
 headline: $(RUN_STAMP)  ## print the headline numbers of the last run
