@@ -18,7 +18,7 @@ from xtrace.isa.model import Flow
 
 from .model import MAX_EVENTS, PlacedSite
 
-__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "split"]
+__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "reached", "split"]
 
 _MAX_BETWEEN = 4096  # instructions: bounds the work for a pair of sites
 _OPTIONAL_RUN = 2  # optional events between two neighbours
@@ -210,14 +210,14 @@ def _optional(a: KernelAnalysis, first: int, side: list[int], last: int) -> list
     """Least cycles from each optional site to the next place; None unless each runs at most once, in this order."""
     blocks, block_of = a.cfg.blocks, a.cfg.block_of
     out = []
-    region = _reached(a, block_of[first], block_of[last]) if side else set()
+    region = reached(a, block_of[first], block_of[last]) if side else set()
     later: int | None = None
     for i in reversed(side):
         block = blocks[block_of[i]]
-        reached = _reached(a, block.number, block_of[last])
-        if block.number not in region or block.number in reached:
+        behind = reached(a, block.number, block_of[last])
+        if block.number not in region or block.number in behind:
             return None  # not on the way at all, or again and again
-        if later is not None and block_of[later] not in {block.number, *reached}:
+        if later is not None and block_of[later] not in {block.number, *behind}:
             return None  # on another path: then neither order is the order of execution
         before = _cycles(a, range(first, blocks[block_of[first]].last + 1)) + _cycles(a, range(block.first, i))
         after = _cycles(a, range(i, block.last + 1)) + _cycles(a, range(blocks[block_of[last]].first, last))
@@ -235,8 +235,8 @@ def _optional(a: KernelAnalysis, first: int, side: list[int], last: int) -> list
     return out[::-1]
 
 
-def _reached(a: KernelAnalysis, start: int, end: int) -> set[int]:
-    """Blocks that may run after ``start``, up to ``end``."""
+def reached(a: KernelAnalysis, start: int, end: int | None = None) -> set[int]:
+    """Blocks that may run after block ``start``, up to block ``end``."""
     found: set[int] = set()
     stack = list(a.cfg.blocks[start].successors)
     while stack:

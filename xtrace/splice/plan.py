@@ -12,7 +12,7 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
 from xtrace.probe import Site, select, validate
 
-from .chains import chains, split
+from .chains import chains, reached, split
 from .model import (
     FILLINGS,
     LAYOUTS,
@@ -106,8 +106,9 @@ def _kernel_refusal(a: KernelAnalysis) -> str | None:
             return f"calls keep return addresses in registers, which this version does not relocate ({at})"
         if "pinned" in ins.tags or ins.base == "LEPC":
             return f"the program counter itself is used as data ({at})"
-        if ins.target == 0 and not ins.never:
-            return f"the kernel branches back to its first instruction ({at})"
+    if a.cfg.predecessors[0]:
+        ins = a.instructions[a.cfg.predecessors[0][0]]
+        return f"the kernel branches back to its first instruction ({ins.text} at pc 0x{ins.pc:x})"
     return None
 
 
@@ -135,16 +136,19 @@ def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
 def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> list[PlacedSite]:
     """Records whose clock can be captured, in address order; the others are refused."""
     records = []
+    taken = {site.index for site in sites}
     for site in sites:
         if site.kind != "record":
             continue
         if not result.analysis.reachable(site.index):
             result.refused.append(RefusedSite(site, "control never gets here"))
             continue
-        places = [i for i in (site.index, *site.alternatives) if any(True for _ in free.at(i).groups(1))]
+        others = (i for i in site.alternatives if i not in taken)
+        places = [i for i in (site.index, *others) if any(True for _ in free.at(i).groups(1))]
         # A scoreboard is needed where the record is stored, most often near: rather a place that has one.
         places.sort(key=lambda i: not free.at(i).scoreboards)
         if places:
+            taken.add(places[0])
             records.append(PlacedSite(replace(site, index=places[0]), moved=places[0] - site.index))
         else:
             result.refused.append(RefusedSite(site, _why_not(site, free)))
@@ -218,9 +222,15 @@ def _slot(result: KernelPlan, options: Options) -> SlotLayout:
     once = sum(packet.size for packet in result.packets)
     ring = max(SMALLEST_RING, 1 << max(once - 1, 0).bit_length())
     slot = options.slot(once)
-    if ring >= slot.ring or any(_depth(result.analysis, p) for p in result.records):
+    if ring >= slot.ring or any(_repeats(result.analysis, p.site.index) for p in result.records):
         return slot
     return SlotLayout(stride=ring, ring=ring)
+
+
+def _repeats(a: KernelAnalysis, index: int) -> bool:
+    """Whether a warp may come here twice: in a cycle of any shape, or one lane group after the other."""
+    block = a.cfg.block_of[index]
+    return a.divergent[index] or block in reached(a, block)
 
 
 def _why_not(site: Site, free: FreeFinder) -> str:
