@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from importlib import import_module
 
 import pytest
 
@@ -10,11 +11,13 @@ from tests.analysis.programs import ins
 from tests.splice.conftest import image
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa import for_arch
-from xtrace.isa.model import Flow, Instruction
+from xtrace.isa.model import Flow, Instruction, Latency
 from xtrace.probe import Site
+from xtrace.splice import Options, plan_kernel
 from xtrace.splice.chains import Chain, chains
-from xtrace.splice.model import PlacedSite
+from xtrace.splice.model import LAYOUTS, PlacedSite
 
+R0 = 1  # bit of a general register; those of predicates begin at bit 256
 COUNTED = 4  # cycles from one addition to the count of events to the next
 
 
@@ -96,3 +99,103 @@ def test_a_site_in_between_by_address_alone_is_no_optional_event() -> None:
     items[9] = ins(9, flow=Flow.EXIT)
     for chain in chained(kernel(items), [3, 6, 8]):
         assert not any(e.optional for e in chain.events)
+
+
+def _crowded_kernel(rng: random.Random) -> KernelAnalysis:
+    """Few registers are dead, and some are given to matrix instructions behind fences."""
+    count = rng.randint(16, 40)
+    free = sum(R0 << r for r in rng.sample(range(8, 60), rng.randint(2, 5)))
+    free |= sum(15 << 4 * q for q in rng.sample(range(2, 15), rng.randint(1, 3)))
+    live = (1 << 255) - 1 & ~free
+    matrix = sum(15 << 4 * q for q in rng.sample(range(2, 15), 8)) & free
+    items = [ins(0, stall=15), ins(1, writes=live, stall=15), ins(2, stall=15), ins(3, stall=15)]
+    for i in range(4, count - 2):
+        stall, draw = rng.randint(1, 12), rng.random()
+        if draw < 0.2:
+            items.append(ins(i, target=min(i + rng.randint(2, 6), count - 2), guard="@UP0", stall=stall))
+        elif draw < 0.3:
+            items.append(ins(i, tags=("matrix_fence",), stall=stall))
+        elif draw < 0.35:
+            items.append(ins(i, writes=matrix, latency=Latency.ASYNC_MATRIX, tags=("matrix_commit",), stall=stall))
+        elif draw < 0.4:
+            items.append(ins(i, tags=("matrix_wait",), stall=stall))
+        elif draw < 0.6:  # dead results: what is free here is not free for long
+            items.append(ins(i, writes=free & sum(15 << 4 * q for q in rng.sample(range(2, 15), 7)), stall=stall))
+        else:
+            items.append(ins(i, stall=stall))
+    return kernel([*items, ins(count - 2, reads=live, stall=15), ins(count - 1, flow=Flow.EXIT)])
+
+
+def _least_cycles(a: KernelAnalysis, start: int, end: int) -> int:
+    best: dict[int, int] = {}
+    stack = [(start, 0)]
+    while stack:
+        i, cycles = stack.pop()
+        if best.get(i, 1 << 30) > cycles:
+            best[i] = cycles
+            stack += [(k, cycles + a.instructions[i].control.stall) for k in a.cfg.successors[i]]
+    return best[end]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_packets_keep_off_registers_of_the_matrix_unit_and_fetch_no_parked_clock_too_early(part: int) -> None:
+    placed = parked = 0
+    for seed in range(75 * part, 75 * part + 75):
+        rng = random.Random(seed)
+        a = _crowded_kernel(rng)
+        sites = sorted(rng.sample(range(4, len(a.instructions) - 1), rng.randint(2, 9)))
+        spec = ",".join(f"pc:{16 * i:#x}" for i in sites)
+        for packet in plan_kernel(a, spec, Options(layout=rng.randrange(LAYOUTS))).packets:
+            for p in (*packet.islands, *packet.optional):
+                placed += 1
+                for register in p.general:
+                    assert not a.inflight.busy[p.site.index] >> register & 1, (seed, p.site.index, register)
+            for p in packet.optional:
+                fetched = {uniform: k.site.index for k in packet.islands for _, uniform in k.fetches}
+                for uniform, _ in p.parks:
+                    parked += 1  # a move to a uniform register arrives 15 cycles on; two pass in the island
+                    assert _least_cycles(a, p.site.index, fetched[uniform]) >= 13, seed
+    assert placed > 50
+    assert parked > 0
+
+
+def test_a_ring_without_slack_is_only_for_packets_that_cannot_come_twice() -> None:
+    # 3 and 5 lead to each other, and both are entered from outside: a cycle without a head.
+    cycle = [ins(i, stall=15) for i in range(8)]
+    cycle[2] = ins(2, target=5, guard="@UP0", stall=15)
+    cycle[6] = ins(6, target=3, guard="@UP0", stall=15)
+    cycle[7] = ins(7, flow=Flow.EXIT)
+    assert not kernel(cycle).loops
+    # Lanes part at 2 and may never be together again: each group passes 4 for itself.
+    apart = [ins(i, stall=15) for i in range(8)]
+    apart[1] = ins(1, writes=R0 << 256, text="ISETP P0, SR_LANEID", stall=15)
+    apart[2] = ins(2, target=4, guard="@P0", reads=R0 << 256, stall=15)
+    apart[7] = ins(7, flow=Flow.EXIT)
+    straight = [*(ins(i, stall=15) for i in range(7)), ins(7, flow=Flow.EXIT)]
+    for items, wraps in ((cycle, True), (apart, True), (straight, False)):
+        result = plan_kernel(kernel(items), "pc:0x40", Options())
+        assert len(result.records) == 1
+        assert result.slot is not None
+        assert (result.slot.stride > result.slot.ring) == wraps
+
+
+def test_two_sites_never_move_to_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = (1 << 255) - 1
+    items = [ins(i, stall=15) for i in range(9)]
+    items[1] = ins(1, writes=everything, stall=15)  # live at 4 and 6, dead at 5
+    items[4] = ins(4, reads=everything, stall=15)
+    items[5] = ins(5, writes=everything, stall=15)
+    items[6] = ins(6, reads=everything, stall=15)
+    items[8] = ins(8, flow=Flow.EXIT)
+    wanted = [Site(0, "entry", "entry"), Site(4, "a", alternatives=(5,)), Site(6, "b", alternatives=(5,))]
+    monkeypatch.setattr(import_module("xtrace.splice.plan"), "select", lambda a, spec: wanted)
+    result = plan_kernel(kernel(items), "pp", Options())
+    assert [p.site.index for p in result.records] == [5]
+    assert [r.site.phase for r in result.refused] == ["b"]
+
+
+def test_a_jump_back_to_the_first_instruction_is_refused() -> None:
+    result = plan_kernel(kernel([*(ins(i) for i in range(4)), ins(4, target=0, guard="@UP0"), ins(5, flow=Flow.EXIT)]),
+                         "pp", Options())  # fmt: skip
+    assert result.state is None
+    assert "back to its first instruction" in result.refused[0].reason

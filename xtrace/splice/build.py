@@ -10,9 +10,9 @@ from xtrace.isa.nvidia.schedule import Gap
 from xtrace.probe import Site
 
 from .line import PREPARATION, Line, predicate_bit
-from .model import EVENT_BYTES, Packet, PlacedSite
+from .model import EVENT_BYTES, Packet, PlacedSite, lead
 
-__all__ = ["Builder", "Fill"]
+__all__ = ["Builder", "Fill", "fill_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Fill:
     offset: int  # bytes behind the packet's start
     first: int  # place from which on the registers must be the probe's alone
     at: int  # place that stores them
+
+
+def fill_of(fills: list[Fill], word: int) -> Fill:
+    """The one that a word of the packet belongs to."""
+    return next(f for f in fills if f.offset <= EVENT_BYTES * word < f.offset + EVENT_BYTES * f.words)
 
 
 def _words(fills: list[Fill]) -> dict[int, int]:
@@ -82,7 +87,7 @@ class Builder:
             events[0].record.capture = fills[0].data
             return
         register = _words(fills)
-        first = self.packet.size // EVENT_BYTES - 1 - len(events)
+        first = lead(len(events))
         for k, event in enumerate(events):
             event.record.capture = register[first + k]
             if event.optional:
@@ -94,10 +99,10 @@ class Builder:
     def _park(self, fills: list[Fill], transient: Sequence[int]) -> None:
         events, uniform = self._chain.events, self._line.parked
         register = _words(fills)
-        first = self.packet.size // EVENT_BYTES - 1 - len(events)
+        first = lead(len(events))
         for k, event in enumerate(events):
             word = first + k
-            fill = next(f for f in fills if f.offset <= EVENT_BYTES * word < f.offset + EVENT_BYTES * f.words)
+            fill = fill_of(fills, word)
             if not event.optional and fill.at == event.place:  # stored where it is captured: nothing to bridge
                 event.record.capture = register[word]
                 continue

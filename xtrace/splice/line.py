@@ -59,6 +59,16 @@ class Line:
             bits |= gap.touched
         return bits
 
+    def owned(self, first: int, last: int) -> int:
+        """Registers that no event from place ``first`` to place ``last`` may write: a fence in between may have given
+        them to a matrix instruction that comes later.
+        """
+        bits = 0
+        for event in self.chain.events:
+            if first <= event.place <= last:
+                bits |= self.a.inflight.busy[event.record.site.index]
+        return bits
+
     def lasts(self, place: int, data: int, unit: int) -> int:
         """Number of the place up to which the kernel leaves registers alone."""
         for k in range(place, len(self.gaps)):

@@ -26,6 +26,11 @@ def quads(events: int) -> int:
     return events // 4 + 1
 
 
+def lead(events: int) -> int:
+    """Words of a packet in front of its first clock; they mean nothing."""
+    return 4 * quads(events) - 1 - events
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Choices of the user.

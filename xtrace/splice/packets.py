@@ -15,16 +15,17 @@ from collections.abc import Iterator, Sequence
 
 from xtrace.analysis import KernelAnalysis
 
-from .build import Builder, Fill
+from .build import Builder, Fill, fill_of
 from .chains import Chain
 from .line import End, Line
-from .model import EVENT_BYTES, QUAD_BYTES, Packet, quads
+from .model import EVENT_BYTES, QUAD_BYTES, Packet, lead, quads
 from .places import ends, parts, store_places
 from .resources import FreeFinder
 
 __all__ = ["form_packet"]
 
 _CANDIDATES = 12  # runs of registers tried per quad and place
+_FETCHED = 13  # cycles from the end of an island that parks a clock to the island that fetches it
 _MOST_TRIES = 400  # combinations tried per chain: bounds the time per site
 
 
@@ -85,16 +86,14 @@ def _at_once(line: Line) -> list[Fill] | None:
     at = len(line.places) - 1
     here = line.free.at(line.places[at])
     events = line.chain.events
-    count = quads(len(events))
-    lead = 4 * count - 1 - len(events)  # words in front of the first clock
     if not here.scoreboards or events[-1].place > at:
         return None
     fills: list[Fill] = []
     used = 0
-    for quad in range(count):
+    for quad in range(quads(len(events))):
         wanted = [(4, 4 * quad)]
         if not any(not 15 << d & used for d in here.groups(4)):
-            wanted = [(2, word) for word in (4 * quad, 4 * quad + 2) if word + 1 >= lead]
+            wanted = [(2, word) for word in (4 * quad, 4 * quad + 2) if word + 1 >= lead(len(events))]
         for words, word in wanted:
             unit = (1 << words) - 1
             data = next((d for d in here.groups(words) if not unit << d & used), None)
@@ -106,10 +105,17 @@ def _at_once(line: Line) -> list[Fill] | None:
 
 
 def _transient(line: Line, fills: list[Fill]) -> list[int] | None:
-    """A register for each event that holds its clock for the few cycles until it is parked."""
+    """A register for each event that holds its clock for the few cycles until it is parked.
+
+    None where one is missing, or where the clock of an optional event would be fetched too early.
+    """
     used = sum(((1 << fill.words) - 1) << fill.data for fill in fills)
     out = []
-    for event in line.chain.events:
+    for number, event in enumerate(line.chain.events):
+        if event.after is not None:
+            fetched = fill_of(fills, lead(len(line.chain.events)) + number).at
+            if event.after + line.cycles(event.place + 1, fetched) < _FETCHED:
+                return None  # the islands of a packet are scheduled without those of optional events
         here = line.free.at(event.record.site.index).groups(1)
         register = next((r for r in here if not used >> r & 1), None)
         if register is None:
@@ -156,9 +162,9 @@ def _search(line: Line, wanted: list[tuple[int, list[int]]], fills: list[Fill], 
 
 def _runs(line: Line, first: int, at: int, words: int, used: int) -> Iterator[int]:
     """Runs of registers that are free at place ``first`` and that no kernel instruction touches up to ``at``."""
-    touched = line.touched(first, at)
+    taken = line.touched(first, at) | line.owned(first, at) | used
     unit = (1 << words) - 1
-    usable = [d for d in line.free.at(line.places[first]).groups(words) if not unit << d & (touched | used)]
+    usable = [d for d in line.free.at(line.places[first]).groups(words) if not unit << d & taken]
     # Those that the kernel needs soonest come first: the others may serve where they must last longer. Never-named
     # registers that no other packet has are better still, because one of them may hold the tag for good.
     usable.sort(key=lambda d: (line.named >> d & unit != 0 or bool(unit << d & line.claimed), line.lasts(at, d, unit)))

@@ -6,7 +6,7 @@ import itertools
 
 from .chains import Event
 from .line import COMMIT_AFTER, End, Line
-from .model import quads
+from .model import lead, quads
 
 __all__ = ["BY_COST", "NEAR", "ends", "parts", "store_places"]
 
@@ -18,8 +18,8 @@ _NOWHERE = 1 << 20  # cost of a quad that cannot be stored
 def parts(line: Line) -> list[list[Event]]:
     """Events by quad."""
     events = line.chain.events
-    lead = 4 * quads(len(events)) - 1 - len(events)  # words in front of the first clock
-    return [events[max(4 * quad - lead, 0) : 4 * quad + 4 - lead] for quad in range(quads(len(events)))]
+    skip = lead(len(events))
+    return [events[max(4 * quad - skip, 0) : 4 * quad + 4 - skip] for quad in range(quads(len(events)))]
 
 
 def store_places(line: Line, part: list[Event], placement: int) -> list[int]:
