@@ -117,9 +117,9 @@ def _step(p: PlacedSite) -> Step:
 def _merge(first: Island | None, second: Island) -> Island:
     if first is None:
         return second
-    shift = len(first.words)
-    moved = tuple(p._replace(word_index=p.word_index + shift) for p in second.patches)
-    return Island(first.words + second.words, first.patches + moved)
+    words = (*first.words, _NOP)  # a cycle more until the second uses the address that the prologue has computed
+    moved = tuple(p._replace(word_index=p.word_index + len(words)) for p in second.patches)
+    return Island(words + second.words, first.patches + moved)
 
 
 def _aligned(a: KernelAnalysis, islands: dict[int, Island], filling: int) -> dict[int, Island]:
