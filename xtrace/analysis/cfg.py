@@ -100,6 +100,9 @@ def _instruction_successors(
     returns = [ins.index + 1 for ins in instructions if ins.flow is Flow.CALL]
     result: list[tuple[int, ...]] = []
     for ins in instructions:
+        if ins.flow is Flow.FALL and ins.target is None and ins.falls_through:  # most are of this kind
+            result.append((ins.index + 1,) if ins.index + 1 < len(instructions) else ())
+            continue
         out: list[int] = []
         targets: list[int] = [] if ins.target is None else [ins.target]
         if ins.never:
