@@ -81,8 +81,9 @@ class _Walk:
         if p.cursor is not None and p.cursor.size:
             written |= ADDRESS
         assert not written & self._pending(), "overwrites what a store has yet to read"
-        held = sum(((1 << s.words) - 1) << s.data for s in p.stores) | (ADDRESS if p.stores else 0)
-        held |= sum(15 << quad for quad in p.quads) | (0 if p.pair is None else 3 << p.pair)
+        held = sum(15 << quad for quad in p.quads) | (0 if p.pair is None else 3 << p.pair)
+        for store in p.stores:
+            held |= ((1 << store.words) - 1) << store.data | ADDRESS
         if held and p.scoreboard is not None:
             ends = p.site.kind == "exit" and not self.a.instructions[p.site.index].guard
             assert ends or not self.kernel >> p.scoreboard & 1, "a scoreboard that the kernel has claimed"
