@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,26 +18,34 @@ SCOREBOARDS = 3
 LATE = 0b0111  # the fourth register is of a class that is read at issue
 
 
+def analysis(*items: Instruction) -> KernelAnalysis:
+    kernel: Any = SimpleNamespace(info=())
+    isa: Any = None
+    return KernelAnalysis(kernel, isa, items, "test")
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[Instruction, ...]:
     n = draw(st.integers(3, 10))
-    scoreboard = st.none() | st.integers(0, SCOREBOARDS - 1)
-    items = [
-        ins(
-            i,
-            reads=draw(st.integers(0, 15)),
-            writes=draw(st.integers(0, 15)),
-            guard=draw(st.sampled_from(["", "@P0"])),
-            target=draw(st.none() | st.integers(0, n - 1)),
-            wait=draw(st.sampled_from([0, 0, 1, 2, 4, 7])),
-            write_sb=draw(scoreboard),
-            read_sb=draw(scoreboard),
-            stall=draw(st.sampled_from([0, 1, 2, 5, 7, 8, 15])),
-            tags=draw(st.sampled_from([(), ("memory",), ("matrix",)])),
-            opcode=draw(st.sampled_from(["IADD3", "LDG.E", "DFMA"])),
+    items = []
+    for i in range(n - 1):
+        kind = draw(st.sampled_from(["plain", "plain", "unprotected", "claims"]))
+        scoreboard = st.none() | st.integers(0, SCOREBOARDS - 1) if kind == "claims" else st.none()
+        items.append(
+            ins(
+                i,
+                reads=draw(st.integers(0, 15)),
+                writes=draw(st.integers(0, 15)),
+                guard=draw(st.sampled_from(["", "@P0"])),
+                target=draw(st.none() | st.none() | st.integers(0, n - 1)),
+                wait=draw(st.integers(0, 7)) if kind == "claims" else 0,
+                write_sb=draw(scoreboard),
+                read_sb=draw(scoreboard),
+                stall=draw(st.sampled_from([0, 1, 2, 5, 7, 8, 15])),
+                tags=["memory"] if kind == "unprotected" else draw(st.sampled_from([(), ("matrix",)])),
+                opcode=draw(st.sampled_from(["IADD3", "LDG.E", "DFMA"])),
+            )
         )
-        for i in range(n - 1)
-    ]
     return (*items, ins(n - 1, flow=Flow.EXIT, falls=False))
 
 
@@ -93,9 +102,7 @@ def test_a_claim_lasts_on_every_path_until_its_scoreboard_is_waited_for(items: t
 @given(programs())
 @settings(max_examples=150, deadline=None)
 def test_results_that_are_only_counted_are_recent_until_they_have_arrived(items: tuple[Instruction, ...]) -> None:
-    kernel: Any = SimpleNamespace(info=())
-    isa: Any = None
-    a = KernelAnalysis(kernel, isa, items, "test")
+    a = analysis(*items)
     expected = [0] * len(items)
     for start in items:
         slow = "matrix" in start.tags or start.opcode == "DFMA"
@@ -114,3 +121,28 @@ def test_results_that_are_only_counted_are_recent_until_they_have_arrived(items:
             if cycles < (40 if slow else 16):
                 expected[i] |= start.writes
     assert [a.recently_used(i) for i in range(len(items))] == expected
+
+
+@pytest.mark.parametrize("opcode", ["IADD3", "DFMA"])
+@pytest.mark.parametrize("cycles", [7, 8, 15, 16, 39, 40])
+def test_operands_take_8_cycles_results_16_and_slow_ones_40(opcode: str, cycles: int) -> None:
+    a = analysis(
+        ins(0, reads=1, writes=2, stall=cycles - 3, opcode=opcode), ins(1, stall=3), ins(2, flow=Flow.EXIT, falls=False)
+    )
+    pending = 2 if cycles < (40 if opcode == "DFMA" else 16) else 0
+    assert a.recently_used(2) == pending | (1 if cycles < 8 else 0)
+
+
+@pytest.mark.parametrize(("opcode", "late"), [("IADD3", 8), ("DFMA", 30)])  # too late by way of such a stall
+@pytest.mark.parametrize("falling", [False, True])
+@pytest.mark.parametrize("jumping", [False, True])
+def test_the_shorter_way_counts(opcode: str, late: int, falling: bool, jumping: bool) -> None:
+    a = analysis(
+        ins(0, writes=2, stall=8, opcode=opcode),
+        ins(1, target=3, guard="@P0"),
+        ins(2, stall=late if falling else 1, target=4, falls=False),
+        ins(3, stall=late if jumping else 1),
+        ins(4, stall=1),
+        ins(5, flow=Flow.EXIT, falls=False),
+    )
+    assert a.recently_used(5) == (0 if falling and jumping else 2)
