@@ -133,12 +133,14 @@ def test_operands_take_8_cycles_results_16_and_slow_ones_40(opcode: str, cycles:
     assert a.recently_used(2) == pending | (1 if cycles < 8 else 0)
 
 
-@pytest.mark.parametrize(("opcode", "late"), [("IADD3", 8), ("DFMA", 30)])  # too late by way of such a stall
+@pytest.mark.parametrize(
+    ("opcode", "first", "late"), [("IADD3", 8, 8), ("DFMA", 20, 18)]
+)  # too late by way of such stalls
 @pytest.mark.parametrize("falling", [False, True])
 @pytest.mark.parametrize("jumping", [False, True])
-def test_the_shorter_way_counts(opcode: str, late: int, falling: bool, jumping: bool) -> None:
+def test_the_shorter_way_counts(opcode: str, first: int, late: int, falling: bool, jumping: bool) -> None:
     a = analysis(
-        ins(0, writes=2, stall=8, opcode=opcode),
+        ins(0, writes=2, stall=first, opcode=opcode),
         ins(1, target=3, guard="@P0"),
         ins(2, stall=late if falling else 1, target=4, falls=False),
         ins(3, stall=late if jumping else 1),
