@@ -18,7 +18,7 @@ from xtrace.isa.nvidia.emit import (
     packet,
     prologue,
 )
-from xtrace.isa.nvidia.schedule import Gap, Island
+from xtrace.isa.nvidia.schedule import Island
 
 STATE = UniformState(address=60, offset=59, header=56, timer=55, clock=54, smid=53)
 SLOT = SlotLayout(stride=16384, ring=8192)
@@ -31,7 +31,7 @@ def _packet(gaps: list[int]) -> list[Island]:
         Step(capture=22),
         Step(stores=(Store(20, 0, 4),), predicate=6, scoreboard=3, wait_last=True),
     ]
-    return packet(STATE, SLOT, steps, [Gap(cycles) for cycles in gaps * 2])
+    return packet(STATE, SLOT, steps, gaps * 2)
 
 
 def _parked(gaps: list[int]) -> list[Island]:
@@ -39,7 +39,7 @@ def _parked(gaps: list[int]) -> list[Island]:
         Step(capture=21, parks=((40, 21),), cursor=Cursor(16, 1), uniform_moves=((41, 0),)),
         Step(fetches=((30, 40), (29, 41)), moves=((31, 9),), stores=(Store(28, 0, 4),), scoreboard=3),
     ]
-    return packet(STATE, SLOT, steps, [Gap(cycles) for cycles in gaps])
+    return packet(STATE, SLOT, steps, gaps)
 
 
 def _prologue(block: tuple[int, int, int] | None) -> Island:

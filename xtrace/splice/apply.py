@@ -36,7 +36,7 @@ _NOP = wait_island(0).words[0]
 
 @dataclass(frozen=True)
 class SpliceResult:
-    """The traced image and its trace map (schema ``xtrace/map/1``)."""
+    """The traced image and its trace map (schema ``xtrace/map/2``)."""
 
     data: bytes
     map: dict[str, Any]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtrace.isa.nvidia.emit import Cursor, Store
-from xtrace.isa.nvidia.schedule import Gap
 from xtrace.probe import Site
 
 from .line import PREPARATION, Line, predicate_bit
@@ -65,7 +64,7 @@ class Builder:
         self._shift = 0
         self._cursor(fills)
         self._elections(sorted({fill.at + self._shift for fill in fills}))
-        self.packet.gaps = [Gap(gap.cycles) for gap in line.gaps]
+        self.packet.gaps = [gap.cycles for gap in line.gaps]
         self._drop_empty()
 
     def _drop_empty(self) -> None:
@@ -77,7 +76,7 @@ class Builder:
                 continue
             del packet.islands[k]
             if 0 < k < len(packet.gaps):
-                packet.gaps[k - 1 : k + 1] = [Gap(packet.gaps[k - 1].cycles + packet.gaps[k].cycles)]
+                packet.gaps[k - 1 : k + 1] = [packet.gaps[k - 1] + packet.gaps[k]]
             elif packet.gaps:
                 del packet.gaps[min(k, len(packet.gaps) - 1)]
 

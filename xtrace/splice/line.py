@@ -28,7 +28,7 @@ End = list[tuple[int, Between]]  # places behind a chain, each with what stands 
 
 
 class Line:
-    """The places of a chain, and perhaps one more behind them where the last record can be stored."""
+    """The places of a chain, and perhaps some behind them where the last record can be stored."""
 
     def __init__(self, a: KernelAnalysis, chain: Chain, free: FreeFinder, islands: set[int], claimed: int) -> None:
         self.a, self.free, self.chain, self.taken, self.claimed = a, free, chain, islands, claimed
@@ -41,7 +41,7 @@ class Line:
         self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
         self.idle = {e.place for e in chain.events if not e.optional and e.record.site.phase == "matrix wait"}
-        self.window: int | None = None
+        self.served_from: int | None = None
         self.end_at(self.end)
 
     def end_at(self, end: End) -> None:
@@ -50,7 +50,7 @@ class Line:
         self.end = end
         self.places += [index for index, _ in end]
         self.gaps += [gap for _, gap in end]
-        self.window = self._window()
+        self.served_from = self._served_from()
 
     def touched(self, first: int, last: int) -> int:
         """Registers that kernel instructions touch from place ``first`` to place ``last``."""
@@ -84,7 +84,7 @@ class Line:
         touched = self.touched(first, last)
         return [p for p in self.free.at(self.places[first]).predicates if not predicate_bit(self.a, p) & touched]
 
-    def _window(self) -> int | None:
+    def _served_from(self) -> int | None:
         """First place from which on one election serves all stores; None where there is none."""
         last = len(self.places) - 1
         for k in range(last + 1):

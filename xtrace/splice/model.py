@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.image import Image
 from xtrace.isa.nvidia.emit import Cursor, SlotLayout, Store, UniformState
-from xtrace.isa.nvidia.schedule import Gap
 from xtrace.probe import Site
 
 __all__ = ["KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
@@ -18,7 +18,17 @@ MAX_EVENTS = 15  # of a packet
 RING_SLACK = 512  # bytes behind the ring: room for the last packet of a lap
 SMALLEST_RING = 32
 FILLINGS = 4
-LAYOUTS = 3 * FILLINGS
+
+
+class Placement(IntEnum):
+    """How places of stores are chosen."""
+
+    BY_COST = 0  # where they are expected to cost the kernel least
+    NEAR = 1  # soon behind the clocks, and where one election serves all
+    LATE = 2  # the same, but further behind the last event where no one election serves all
+
+
+LAYOUTS = len(Placement) * FILLINGS
 
 
 def quads(events: int) -> int:
@@ -102,7 +112,7 @@ class Packet:
     records: list[PlacedSite]
     islands: list[PlacedSite]  # the records' own and helpers, but for those of optional events
     optional: list[PlacedSite]  # records that may be skipped
-    gaps: list[Gap]  # between the islands
+    gaps: list[int]  # least cycles between the islands
     registers: int = 0  # all general data registers (bit set)
     tag_register: int | None = None  # holds the tag when it is stored; None: one register, stored twice
     tag_island: PlacedSite | None = None  # where the tag may be moved there

@@ -18,7 +18,7 @@ from xtrace.analysis import KernelAnalysis
 from .build import Builder, Fill, fill_of
 from .chains import Chain
 from .line import End, Line
-from .model import EVENT_BYTES, QUAD_BYTES, Packet, lead, quads
+from .model import EVENT_BYTES, QUAD_BYTES, Packet, Placement, lead, quads
 from .places import ends, parts, store_places
 from .resources import FreeFinder
 
@@ -36,7 +36,7 @@ def form_packet(
     islands: set[int],
     claimed: int = 0,
     uniform: Sequence[int] = (),
-    placement: int = 0,
+    placement: Placement = Placement.BY_COST,
 ) -> Packet | None:
     """Make the whole chain one packet, or return None.
 
@@ -48,8 +48,6 @@ def form_packet(
         Registers of other packets: used only where there are no others, so that a register may hold one tag for good.
     uniform
         Uniform registers to park clocks in.
-    placement
-        How places of stores are chosen: 0 by estimated cost, 1 rather near and where one election serves, 2 late.
     """
     line = Line(a, chain, free, islands, claimed)
     if len(chain.events) == 1 and len(chain.places) == 1:
@@ -134,7 +132,7 @@ def _one(line: Line) -> list[Fill] | None:
     return None
 
 
-def _many(line: Line, placement: int) -> list[Fill] | None:
+def _many(line: Line, placement: Placement) -> list[Fill] | None:
     """Registers and store places of all quads: the first combination that fits, preferred ones first."""
     wanted = []
     for part in parts(line):

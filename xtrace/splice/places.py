@@ -6,11 +6,10 @@ import itertools
 
 from .chains import Event
 from .line import COMMIT_AFTER, End, Line
-from .model import lead, quads
+from .model import Placement, lead, quads
 
-__all__ = ["BY_COST", "NEAR", "ends", "parts", "store_places"]
+__all__ = ["ends", "parts", "store_places"]
 
-BY_COST, NEAR = 0, 1  # placements; any other: late
 _MOST_ENDS = 8  # places behind a chain that are compared
 _NOWHERE = 1 << 20  # cost of a quad that cannot be stored
 
@@ -22,31 +21,31 @@ def parts(line: Line) -> list[list[Event]]:
     return [events[max(4 * quad - skip, 0) : 4 * quad + 4 - skip] for quad in range(quads(len(events)))]
 
 
-def store_places(line: Line, part: list[Event], placement: int) -> list[int]:
+def store_places(line: Line, part: list[Event], placement: Placement) -> list[int]:
     """Places of the line that may store a quad of these events, best first."""
     ready, captured = _ready(part)
     every = list(range(ready, len(line.places)))
-    if placement == BY_COST:
+    if placement is Placement.BY_COST:
         return sorted(every, key=lambda k: line.store_cost(k, ready if captured else None))
     if captured:  # a store at once has to wait for the clock, which does not matter where the kernel is about to wait
         every = [k for k in every if k != ready] + [k for k in every if k == ready]
         if ready in line.waits:
             every.insert(0, ready)
-    served = [k for k in every if line.window is not None and k >= line.window]
+    served = [k for k in every if line.served_from is not None and k >= line.served_from]
     waits = [k for k in every if k in line.waits]
     return list(dict.fromkeys([*(k for k in served if k in line.waits), *served, *waits, *every]))
 
 
-def ends(line: Line, placement: int) -> list[End]:
+def ends(line: Line, placement: Placement) -> list[End]:
     """Places behind the chain to try, best first; the near one is always among them."""
     near = line.end
     if not line.helpers:
         return [near]
     served = any(line.lasting(k, k) for k in range(len(line.places)))
-    if (served if placement == NEAR else line.window is not None) and placement != BY_COST:
+    if (served if placement is Placement.NEAR else line.served_from is not None) and placement is not Placement.BY_COST:
         return [near]
     late = list(itertools.islice(line.late_ends(), _MOST_ENDS))
-    if placement != BY_COST:
+    if placement is not Placement.BY_COST:
         return [*late, near]
     costs = []
     for end in (near, *late):

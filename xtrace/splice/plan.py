@@ -20,6 +20,7 @@ from .model import (
     KernelPlan,
     Options,
     PlacedSite,
+    Placement,
     Plan,
     RefusedSite,
     SlotLayout,
@@ -160,12 +161,13 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
     a = result.analysis
     islands = {p.site.index for p in (*records, *result.placed)}
     claimed = 0
+    placement = Placement(result.layout // FILLINGS)
     own = 0 if result.state is None else result.state.bits
     uniform = [n for n in a.free_uniform if not own & a.isa.layout["UR"].bit(n)]
     left = sorted(chains(a, records, islands), key=lambda c: -_depth(a, c.sites[0]))
     while left:
         chain = left.pop(0)
-        packet = form_packet(a, chain, free, islands, claimed, uniform, result.layout // FILLINGS)
+        packet = form_packet(a, chain, free, islands, claimed, uniform, placement)
         if packet is not None:
             result.packets.append(packet)
             claimed |= packet.registers

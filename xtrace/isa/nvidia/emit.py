@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from . import encode as e
 from .encode import Op, SpecialRegister
-from .schedule import Gap, Island, Scheduler, schedule
+from .schedule import Island, Scheduler, schedule
 
 __all__ = [
     "Cursor",
@@ -33,8 +33,8 @@ __all__ = [
 class UniformState:
     """Uniform registers that carry a warp's trace state through the whole kernel (no instruction of it names them)."""
 
-    address: int  # even; pair: where the current group's records go
-    offset: int  # bytes emitted so far, never wraps the ring by itself
+    address: int  # even; pair: where the current packet goes
+    offset: int  # bytes emitted so far; its low bits are the place in the ring
     header: int  # even; pair: the header's address
     timer: int  # low half of the global timer at entry
     clock: int  # low half of the SM clock at entry
@@ -53,7 +53,7 @@ class UniformState:
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
     stride: int  # bytes between slots, a power of two
-    ring: int  # bytes of records, a power of two
+    ring: int  # bytes of packets, a power of two
 
 
 HEADER_BYTES = 32
@@ -186,8 +186,8 @@ def wait_island(scoreboards: int) -> Island:
     return schedule([e.nop().waiting(scoreboards)])
 
 
-def packet(state: UniformState, slot: SlotLayout, steps: Sequence[Step], gaps: Sequence[Gap]) -> list[Island]:
-    """Islands of one packet, in the order of execution; ``gaps[k]`` stands between island ``k`` and ``k + 1``.
+def packet(state: UniformState, slot: SlotLayout, steps: Sequence[Step], gaps: Sequence[int]) -> list[Island]:
+    """Islands of one packet, in the order of execution; ``gaps[k]`` cycles pass at least from island ``k`` to the next.
 
     A value that is captured in one island may be stored in a later one, when it has long arrived.
     """

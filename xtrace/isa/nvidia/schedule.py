@@ -11,7 +11,7 @@ from typing import NamedTuple
 from . import encode as e
 from .encode import Op, Unit
 
-__all__ = ["Gap", "Island", "Patch", "Scheduler", "schedule"]
+__all__ = ["Island", "Patch", "Scheduler", "schedule"]
 
 _NO_SB = 7
 _READS_LATE = (Unit.MEMORY, Unit.TO_UNIFORM)  # the guard, or the source, up to two cycles after issue
@@ -29,13 +29,6 @@ class Patch(NamedTuple):
 class Island:
     words: tuple[int, ...]
     patches: tuple[Patch, ...] = ()
-
-
-class Gap(NamedTuple):
-    """What stands between two islands of a group."""
-
-    cycles: int  # least time that the kernel's own instructions take
-    waited: int = 0  # scoreboards that wait islands in between wait for
 
 
 def _distance(producer: Op, consumer: Op) -> int:
@@ -74,12 +67,9 @@ class Scheduler:
         self._pending_read: dict[int, tuple[int, int]] = {}
         self._free = 0  # earliest issue time of the next instruction
 
-    def gap(self, gap: Gap) -> None:
-        """What stands between this island and the next."""
-        self._free += gap.cycles
-        for pending in (self._pending_write, self._pending_read):
-            for sb in [k for k in pending if gap.waited >> k & 1]:
-                del pending[sb]
+    def gap(self, cycles: int) -> None:
+        """Least time that the kernel's own instructions take between this island and the next."""
+        self._free += cycles
 
     def island(self, ops: list[Op]) -> Island:
         start = self._free
