@@ -101,7 +101,7 @@ def test_a_site_in_between_by_address_alone_is_no_optional_event() -> None:
         assert not any(e.optional for e in chain.events)
 
 
-def _crowded_kernel(rng: random.Random) -> KernelAnalysis:
+def crowded_kernel(rng: random.Random) -> KernelAnalysis:
     """Few registers are dead, and some are given to matrix instructions behind fences."""
     count = rng.randint(16, 40)
     free = sum(R0 << r for r in rng.sample(range(8, 60), rng.randint(2, 5)))
@@ -142,7 +142,7 @@ def test_packets_keep_off_registers_of_the_matrix_unit_and_fetch_no_parked_clock
     placed = parked = 0
     for seed in range(75 * part, 75 * part + 75):
         rng = random.Random(seed)
-        a = _crowded_kernel(rng)
+        a = crowded_kernel(rng)
         sites = sorted(rng.sample(range(4, len(a.instructions) - 1), rng.randint(2, 9)))
         spec = ",".join(f"pc:{16 * i:#x}" for i in sites)
         for packet in plan_kernel(a, spec, Options(layout=rng.randrange(LAYOUTS))).packets:

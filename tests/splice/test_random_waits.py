@@ -16,7 +16,7 @@ from xtrace.splice.model import LAYOUTS, PlacedSite
 ADDRESS = 1 << 300  # stands for the uniform registers that a store of a packet reads
 
 
-def _random_kernel(rng: random.Random) -> KernelAnalysis:
+def random_kernel(rng: random.Random) -> KernelAnalysis:
     """Loops, side paths and guarded exits; loads and stores of the kernel's own; registers that come and go."""
     count = rng.randint(12, 40)
     live = (1 << 255) - 1 & ~((1 << rng.randint(12, 40)) - 1 << 4)
@@ -110,7 +110,7 @@ def test_stores_are_waited_for_before_anything_that_they_read_changes(part: int)
     stores = 0
     for seed in range(60 * part, 60 * part + 60):
         rng = random.Random(seed)
-        a = _random_kernel(rng)
+        a = random_kernel(rng)
         sites = sorted(rng.sample(range(2, len(a.instructions) - 1), rng.randint(2, 9)))
         spec = ",".join(f"pc:{16 * i:#x}" for i in sites)
         placed = plan_kernel(a, spec, Options(layout=rng.randrange(LAYOUTS)))
