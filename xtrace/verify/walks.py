@@ -1,7 +1,8 @@
 """Which ways through the traced kernel the dry run takes.
 
-Every block with probe code is visited. Loops with probes are toured as a whole, again and again, so that the ring of
-the warp's slot wraps; some random ways follow, so that code which relies on one certain way is found out.
+Every block with probe code is visited, once at least on a way without loops. Loops with probes are toured as a whole,
+again and again, so that the ring of the warp's slot wraps; some random ways follow, so that code which relies on one
+certain way is found out.
 """
 
 from __future__ import annotations
@@ -70,6 +71,15 @@ class BlockGraph:
             tail = self._path(anchors[0], ends) if anchors[0] not in ends else []
             found.append(Walk(lead, tour, tail or []))
             seen |= {*lead, *tour, *(tail or [])}
+        # What is emitted early on a tour that wraps the ring is overwritten before anybody reads it back. So every
+        # block is also on a way whose rest passes each block at most once: its packets are still there at the end.
+        covered = {b for walk in found if not walk.tour for b in (*walk.lead, *walk.tail)}
+        for b in sorted(wanted):
+            if b in covered or (way := self._path(0, (b,)) if b else []) is None:
+                continue
+            walk = Walk([0, *way], (), (self._path(b, ends) if b not in ends else None) or ())
+            found.append(walk)
+            covered |= {*walk.lead, *walk.tail}
         if not any(ins.flow in (Flow.CALL, Flow.RETURN) for ins in self._program.code):
             # A random way would return to where it was not called from.
             found += [self._random(ends, rng) for _ in range(_RANDOM_WALKS)]
