@@ -37,14 +37,14 @@ from xtrace.splice.model import LAYOUTS
 from xtrace.stats import hodges_lehmann, log_ratio, percent
 
 SCHEMA = "xtrace/layouts/1"
-SPECS = {"pp": "pp", "sche": "sche"}
+PROBES = ("pp", "sche")
 
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", type=Path, required=True, help="JSON: log ratios of every block, by workload and layout")
     p.add_argument("--workloads", nargs="+", required=True)
-    p.add_argument("--probes", choices=sorted(SPECS), default="pp")
+    p.add_argument("--probes", choices=PROBES, default="pp")
     p.add_argument("--layouts", nargs="*", type=int, default=list(range(LAYOUTS)))
     p.add_argument("--processes", type=int, default=3)
     p.add_argument("--blocks", type=int, default=16)
@@ -75,7 +75,7 @@ def spliced(args: argparse.Namespace, workload: str, folder: Path) -> None:
     folder.mkdir(parents=True)
     image = parse((args.corpus / workload / "original.cubin").read_bytes(), workload)
     for layout in args.layouts:
-        result = apply(plan(image, list(image.kernels), SPECS[args.probes], Options(layout=layout)))
+        result = apply(plan(image, list(image.kernels), args.probes, Options(layout=layout)))
         (folder / f"layout{layout}.cubin").write_bytes(result.data)
         (folder / f"layout{layout}.cubin.map.json").write_text(json.dumps(result.map))
 

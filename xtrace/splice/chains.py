@@ -179,14 +179,10 @@ def _cycles(a: KernelAnalysis, indices: range) -> int:
     return sum(max(a.instructions[i].control.stall, 1) for i in indices)
 
 
-def _loops_around(a: KernelAnalysis, block: int) -> list[int]:
-    return [loop.id for loop in a.loops if block in loop.blocks]
-
-
 def _side_blocks(a: KernelAnalysis, first: int, last: int) -> set[int] | None:
     """Blocks that may run after ``first`` and before ``last``; None unless the two are control equivalent."""
     blocks = a.cfg.blocks
-    if _loops_around(a, first) != _loops_around(a, last):
+    if a.loops_around[first] != a.loops_around[last]:
         return None
     side: set[int] = set()
     stack = list(blocks[first].successors)

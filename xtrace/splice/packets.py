@@ -63,17 +63,20 @@ def form_packet(
         return None
     line.parked = tuple(uniform[: len(chain.events)])
     places = [possible[0], *line.late_places()]
-    best: tuple[tuple[int, int], End] | None = None
+    once: list[tuple[tuple[int, int], End, list[Fill]]] = []
     for number, place in enumerate(places):
         line.end_at(place)
         fills = _at_once(line)
-        if fills is not None:
-            score = len(fills), -number  # few stores, and late, where fewer registers are needed again
-            if best is None or score < best[0]:
-                best = score, place
-    for number, place in enumerate([*([best[1]] if best else []), *places]):
+        if fills is not None:  # few stores, and late, where fewer registers are needed again
+            once.append(((len(fills), -number), place, fills))
+    if once:
+        _, place, fills = min(once, key=lambda found: found[0])
         line.end_at(place)
-        fills = _at_once(line) if best and not number else _many(line, placement)
+        if (captures := _transient(line, fills)) is not None:
+            return Builder(line, fills, captures).packet
+    for place in places:
+        line.end_at(place)
+        fills = _many(line, placement)
         if fills is not None and (captures := _transient(line, fills)) is not None:
             return Builder(line, fills, captures).packet
     return None
