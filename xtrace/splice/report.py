@@ -5,30 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xtrace.isa.nvidia.schedule import Island
+from xtrace.isa.nvidia.emit import HEADER_BYTES
 
 from .apply import splice_kernel
+from .cost import Cost, KernelCost, Way, kernel_cost
 from .model import EVENT_BYTES, KernelPlan, Plan
 
 __all__ = ["plan_document"]
 
 
-def _issue_cycles(words: tuple[int, ...]) -> int:
-    """Cycles that the island's own stall counts take if nothing else hides them."""
-    total = 0
-    for word in words:
-        code = word >> 105 & 0x1F
-        total += max(code - 16 if code > 16 else code, 1)
-    return total
+def _cost(cost: Cost) -> dict[str, int]:
+    return {
+        "words": cost.words,
+        "cycles": cost.issue,
+        "wait_cycles": cost.wait,
+        "added_cycles": cost.cycles,
+        "memory_slots": cost.slots,
+    }
 
 
-def _sites(k: KernelPlan, islands: Mapping[int, Island]) -> list[dict[str, Any]]:
+def _way(way: Way) -> dict[str, Any]:
+    """One iteration, or one run: docs/cost-model.md."""
+    return {
+        **_cost(way.cost),
+        "own_cycles": way.own,
+        "added_share": way.share,
+        "events": way.cost.events,
+        "bytes": way.cost.emitted,
+    }
+
+
+def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
     a = k.analysis
     rows: list[dict[str, Any]] = []
     for p in k.placed:
         ins = a.instructions[p.site.index]
         loop = a.loop_of(p.site.index)
-        island = islands[p.site.index]
         rows.append(
             {
                 "kernel": a.kernel.name,
@@ -45,8 +57,7 @@ def _sites(k: KernelPlan, islands: Mapping[int, Island]) -> list[dict[str, Any]]
                 "scoreboard": p.scoreboard,
                 "moved": p.moved,
                 "wait": "at once" if p.wait_last else "deferred",
-                "words": len(island.words),
-                "cycles": _issue_cycles(island.words),
+                **_cost(costs[p.site.index]),
             }
         )
     for r in k.refused:
@@ -66,13 +77,12 @@ def _sites(k: KernelPlan, islands: Mapping[int, Island]) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: int(row["pc"], 16))
 
 
-def _kernel(k: KernelPlan, sites: list[dict[str, Any]], islands: Mapping[int, Island]) -> dict[str, Any]:
+def _kernel(
+    k: KernelPlan, sites: list[dict[str, Any]], cost: KernelCost | None, kinds: Mapping[int, str]
+) -> dict[str, Any]:
     a = k.analysis
-    cycles: dict[int, int] = {}  # by loop, islands without a record (prepare, commit, wait) included
-    for index, island in islands.items():
-        loop = a.loop_of(index)
-        if loop is not None:
-            cycles[loop.id] = cycles.get(loop.id, 0) + _issue_cycles(island.words)
+    costs = {} if cost is None else cost.islands
+    ways = {} if cost is None else {way.loop: way for way in cost.loops}
     placed = [s for s in sites if s["status"] == "placed"]
     return {
         "name": a.kernel.name,
@@ -83,18 +93,23 @@ def _kernel(k: KernelPlan, sites: list[dict[str, Any]], islands: Mapping[int, Is
         "placed": len(k.placed),
         "refused": len(k.refused),
         "records": len(k.records),
-        "added_words": sum(len(island.words) for island in islands.values()),
+        "added_words": sum(c.words for c in costs.values()),
         "uniform_registers": [] if k.state is None else a.isa.layout.names(k.state.bits),
         "ring_bytes_per_warp": 0 if k.slot is None else k.slot.ring,
         "slot_bytes_per_warp": 0 if k.slot is None else k.slot.stride,
         "event_bytes": EVENT_BYTES,
+        "header_bytes": HEADER_BYTES,
+        "packets": [{"tag": x.tag, "sites": [p.id for p in x.records], "bytes": x.size} for x in k.packets],
+        "islands": [{"pc": f"0x{a.instructions[i].pc:x}", "kind": kinds[i], **_cost(costs[i])} for i in sorted(costs)],
+        "hot": None if cost is None else {"loop": cost.hot.loop, **_way(cost.hot)},
+        "once": None if cost is None else _way(cost.once),
         "loops": [
             {
                 "id": x.id,
                 "depth": x.depth,
                 "head": f"0x{a.instructions[a.cfg.blocks[x.head].first].pc:x}",
                 "records_per_trip": sum(1 for s in placed if s["loop"] == x.id and s["kind"] == "record"),
-                "probe_cycles_per_trip": cycles.get(x.id, 0),
+                "trip": _way(ways[x.id]),
             }
             for x in (a.loops if k.state is not None else ())
         ],
@@ -102,14 +117,18 @@ def _kernel(k: KernelPlan, sites: list[dict[str, Any]], islands: Mapping[int, Is
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Keys that outside checks read: ``sites`` (pc, op, probe, status, reason), ``placed``, ``refused``."""
+    """Keys that outside checks read: ``sites`` (pc, op, probe, status, reason), ``placed``, ``refused``; those of costs
+    are in docs/cost-model.md.
+    """
     sites: list[dict[str, Any]] = []
     kernels = []
     for k in plan.kernels:
-        islands = splice_kernel(k).islands if k.state is not None else {}
-        rows = _sites(k, islands)
+        spliced = splice_kernel(k) if k.state is not None else None
+        words = {} if spliced is None else {i: island.words for i, island in spliced.islands.items()}
+        cost = None if spliced is None else kernel_cost(k.analysis, words, k.state)
+        rows = _sites(k, {} if cost is None else cost.islands)
         sites += rows
-        kernels.append(_kernel(k, rows, islands))
+        kernels.append(_kernel(k, rows, cost, {} if spliced is None else spliced.kinds))
     return {
         "schema": "xtrace/plan/1",
         "image": plan.image.name,
