@@ -11,7 +11,7 @@ from rich.console import Console
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 from xtrace.image.names import short_names
-from xtrace.splice import Options, apply, plan
+from xtrace.splice import Form, Options, apply, plan
 
 from ._selection import kernel_option, layout_option, load_selection, number_of, probes_option, records_option
 
@@ -29,6 +29,13 @@ Examples:
 @records_option
 @layout_option
 @click.option(
+    "--form",
+    type=click.Choice([form.name.lower() for form in Form]),
+    default=Form.SCHEDULED.name.lower(),
+    show_default=True,
+    help="For experiments: leave out optimisations of the probes, to measure what each is worth.",
+)
+@click.option(
     "-o",
     "--output",
     required=True,
@@ -36,12 +43,14 @@ Examples:
     help="Traced image; OUTPUT.map.json is written beside it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON document.")
-def command(image: Path, kernel: str, probes: str, records: int, layout: int, output: Path, as_json: bool) -> None:
+def command(
+    image: Path, kernel: str, probes: str, records: int, layout: int, form: str, output: Path, as_json: bool
+) -> None:
     """Write a copy of IMAGE with probes in it, and its trace map."""
     if output.exists() and image.exists() and output.samefile(image):
         raise BadInput("XT3040", "the output would overwrite the input", where=str(output), hint="choose another -o")
     loaded, kernels = load_selection(image, kernel)
-    result = apply(plan(loaded, kernels, probes, Options(records, layout)))
+    result = apply(plan(loaded, kernels, probes, Options(records, layout, Form[form.upper()])))
     map_path = output.with_name(output.name + ".map.json")
     write_atomic(map_path, json.dumps(result.map, indent=1) + "\n")
     write_atomic(output, result.data)

@@ -9,7 +9,7 @@ from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
 from .line import PREPARATION, Line, predicate_bit
-from .model import EVENT_BYTES, Packet, PlacedSite, lead
+from .model import EVENT_BYTES, Form, Packet, PlacedSite, lead
 
 __all__ = ["Builder", "Fill", "fill_of"]
 
@@ -63,7 +63,8 @@ class Builder:
         self._stores(fills)
         self._shift = 0
         self._cursor(fills)
-        self._elections(sorted({fill.at + self._shift for fill in fills}))
+        if line.form >= Form.LANE:
+            self._elections(sorted({fill.at + self._shift for fill in fills}))
         self.packet.gaps = [gap.cycles for gap in line.gaps]
         self._drop_empty()
 

@@ -18,7 +18,7 @@ from xtrace.isa.model import Flow
 
 from .model import MAX_EVENTS, PlacedSite
 
-__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "reached", "split"]
+__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "reached", "single", "split"]
 
 _MAX_BETWEEN = 4096  # instructions: bounds the work for a pair of sites
 _OPTIONAL_RUN = 2  # optional events between two neighbours
@@ -76,6 +76,11 @@ def chains(a: KernelAnalysis, records: Sequence[PlacedSite], islands: set[int]) 
     return out
 
 
+def single(p: PlacedSite) -> Chain:
+    """A chain of nothing but one event."""
+    return Chain([p.site.index], [], [Event(p, 0)])
+
+
 def split(chain: Chain) -> list[Chain]:
     """A chain of two or more events as two shorter ones. An optional event at the cut becomes a chain of its own."""
     middle = max(len(chain.events) // 2, 1)
@@ -88,19 +93,19 @@ def _part(chain: Chain, events: Sequence[Event]) -> list[Chain]:
     """``events`` as a chain; optional ones at its ends are chains of their own."""
     ends = [e for e in events if not e.optional]
     if not ends:
-        return [Chain([e.record.site.index], [], [Event(e.record, 0)]) for e in events]
+        return [single(e.record) for e in events]
     first, last = events.index(ends[0]), len(events) - events[::-1].index(ends[-1])
     loose = [*events[:first], *events[last:]]
     start, stop = ends[0].place, ends[-1].place
     kept = [Event(e.record, e.place - start, e.after) for e in events[first:last]]
     middle = Chain(chain.places[start : stop + 1], chain.gaps[start:stop], kept)
-    return [middle, *(Chain([e.record.site.index], [], [Event(e.record, 0)]) for e in loose)]
+    return [middle, *(single(e.record) for e in loose)]
 
 
 def _start(a: KernelAnalysis, records: Sequence[PlacedSite], k: int, islands: set[int]) -> tuple[Chain, int]:
     """A chain with its first event, or with a place of its own in front of an optional first event and the next."""
     p = records[k]
-    plain = Chain([p.site.index], [], [Event(p, 0)]), k + 1
+    plain = single(p), k + 1
     if k + 1 == len(records) or alone(a, p) or alone(a, records[k + 1]):
         return plain
     before = a.cfg.blocks[a.cfg.block_of[p.site.index]].predecessors

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from xtrace.analysis import KernelAnalysis
 
 from .chains import Between, Chain, alone
+from .model import Form
 from .resources import FreeFinder
 
 __all__ = ["COMMIT_AFTER", "PREPARATION", "End", "Line", "predicate_bit"]
@@ -30,13 +31,21 @@ End = list[tuple[int, Between]]  # places behind a chain, each with what stands 
 class Line:
     """The places of a chain, and perhaps some behind them where the last record can be stored."""
 
-    def __init__(self, a: KernelAnalysis, chain: Chain, free: FreeFinder, islands: set[int], claimed: int) -> None:
-        self.a, self.free, self.chain, self.taken, self.claimed = a, free, chain, islands, claimed
+    def __init__(
+        self,
+        a: KernelAnalysis,
+        chain: Chain,
+        free: FreeFinder,
+        islands: set[int],
+        claimed: int,
+        form: Form = Form.SCHEDULED,
+    ) -> None:
+        self.a, self.free, self.chain, self.taken, self.claimed, self.form = a, free, chain, islands, claimed, form
         self.count = len(chain.places)
         self.named = -1 if a.moves_registers else a.named
         self.places = list(chain.places)
         self.gaps = list(chain.gaps)
-        self.helpers = not alone(a, chain.events[0].record)
+        self.helpers = form is Form.SCHEDULED and not alone(a, chain.events[0].record)
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
         self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}

@@ -94,6 +94,7 @@ def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[st
         "arch": plan.image.arch,
         "probes": plan.probes,
         "layout": plan.options.layout,
+        "form": plan.options.form.name.lower(),
         "input": {"name": plan.image.name, "sha256": plan.image.sha256},
         "output": {"sha256": hashlib.sha256(data).hexdigest()},
         "kernels": kernels,

@@ -10,7 +10,7 @@ from xtrace.image import Image
 from xtrace.isa.nvidia.emit import Cursor, SlotLayout, Store, UniformState
 from xtrace.probe import Site
 
-__all__ = ["KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
+__all__ = ["Form", "KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
 
 EVENT_BYTES = 4  # a clock
 QUAD_BYTES = 16  # four words: the unit of a packet
@@ -31,6 +31,20 @@ class Placement(IntEnum):
 LAYOUTS = len(Placement) * FILLINGS
 
 
+class Form(IntEnum):
+    """How far probes are optimised: each form adds one step to the one before. All but the last are for experiments.
+
+    Every form traces the same events, and its image is proved like any other. Only ``SCHEDULED`` uses islands that hold
+    no event (but for waits), parks clocks in uniform registers and moves tags out of loops.
+    """
+
+    NAIVE = 0  # each event in a packet, stored by all lanes and waited for in its island; registers shared by all
+    SEPARATE = 1  # registers of its own for each event, as far as they last; waits are left to later islands
+    LANE = 2  # one elected lane stores
+    PACKED = 3  # chains of events in one packet; each four words stored at the first event where they are complete
+    SCHEDULED = 4  # stores, elections and moves of the cursor where they are expected to cost the kernel least
+
+
 def quads(events: int) -> int:
     """Quads of a packet: its events and one word that names it."""
     return events // 4 + 1
@@ -48,11 +62,13 @@ class Options:
     ``records`` is how many of a warp's newest events its ring keeps at least: it is rounded up to a power of two, and
     packed events take less room. ``layout`` chooses among equivalent images, of which only a measurement can tell the
     fastest: 4 * placement + filling. Placement of stores: 0 by estimated cost, 1 near, 2 late. Filling of loops with
-    NOPs: 0 none, 1 every island to an even number of words, 2 and 3 a few here and there.
+    NOPs: 0 none, 1 every island to an even number of words, 2 and 3 a few here and there. ``form`` leaves out
+    optimisations, to measure what each of them is worth.
     """
 
     records: int = 2048
     layout: int = 0
+    form: Form = Form.SCHEDULED
 
     def slot(self, once: int) -> SlotLayout:
         """Rings hold at least ``once`` bytes: what all packets of the kernel take if each is emitted once."""
@@ -137,6 +153,7 @@ class KernelPlan:
     packets: list[Packet] = field(default_factory=list)
     registers: int = 0
     layout: int = 0
+    form: Form = Form.SCHEDULED
 
     @property
     def records(self) -> list[PlacedSite]:

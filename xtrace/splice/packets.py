@@ -18,7 +18,7 @@ from xtrace.analysis import KernelAnalysis
 from .build import Builder, Fill, fill_of
 from .chains import Chain
 from .line import End, Line
-from .model import EVENT_BYTES, QUAD_BYTES, Packet, Placement, lead, quads
+from .model import EVENT_BYTES, QUAD_BYTES, Form, Packet, Placement, lead, quads
 from .places import ends, parts, store_places
 from .resources import FreeFinder
 
@@ -37,6 +37,7 @@ def form_packet(
     claimed: int = 0,
     uniform: Sequence[int] = (),
     placement: Placement = Placement.BY_COST,
+    form: Form = Form.SCHEDULED,
 ) -> Packet | None:
     """Make the whole chain one packet, or return None.
 
@@ -49,7 +50,7 @@ def form_packet(
     uniform
         Uniform registers to park clocks in.
     """
-    line = Line(a, chain, free, islands, claimed)
+    line = Line(a, chain, free, islands, claimed, form)
     if len(chain.events) == 1 and len(chain.places) == 1:
         fills = _one(line)
         return None if fills is None else Builder(line, fills).packet
@@ -166,6 +167,10 @@ def _runs(line: Line, first: int, at: int, words: int, used: int) -> Iterator[in
     taken = line.touched(first, at) | line.owned(first, at) | used
     unit = (1 << words) - 1
     usable = [d for d in line.free.at(line.places[first]).groups(words) if not unit << d & taken]
+    if line.form < Form.PACKED:  # naive: those of the other packets, else the lowest; then rather no other packet's
+        naive = line.form is Form.NAIVE
+        yield from sorted(usable, key=lambda d: (bool(unit << d & line.claimed) != naive, d if naive else 0))
+        return
     # Those that the kernel needs soonest come first: the others may serve where they must last longer. Never-named
     # registers that no other packet has are better still, because one of them may hold the tag for good.
     usable.sort(key=lambda d: (line.named >> d & unit != 0 or bool(unit << d & line.claimed), line.lasts(at, d, unit)))

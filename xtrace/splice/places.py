@@ -6,7 +6,7 @@ import itertools
 
 from .chains import Event
 from .line import COMMIT_AFTER, End, Line
-from .model import Placement, lead, quads
+from .model import Form, Placement, lead, quads
 
 __all__ = ["ends", "parts", "store_places"]
 
@@ -25,6 +25,8 @@ def store_places(line: Line, part: list[Event], placement: Placement) -> list[in
     """Places of the line that may store a quad of these events, best first."""
     ready, captured = _ready(part)
     every = list(range(ready, len(line.places)))
+    if line.form is not Form.SCHEDULED:
+        return every
     if placement is Placement.BY_COST:
         return sorted(every, key=lambda k: line.store_cost(k, ready if captured else None))
     if captured:  # a store at once has to wait for the clock, which does not matter where the kernel is about to wait

@@ -12,11 +12,12 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
 from xtrace.probe import Site, select, validate
 
-from .chains import chains, reached, split
+from .chains import chains, reached, single, split
 from .model import (
     FILLINGS,
     LAYOUTS,
     SMALLEST_RING,
+    Form,
     KernelPlan,
     Options,
     PlacedSite,
@@ -49,6 +50,8 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
         raise BadInput("XT3020", f"a ring keeps 16 to {_MAX_RECORDS} records, not {options.records}", where="--records")
     if not 0 <= options.layout < LAYOUTS:
         raise BadInput("XT3021", f"layouts go from 0 to {LAYOUTS - 1}, not {options.layout}", where="--layout")
+    if options.layout and options.form is not Form.SCHEDULED:
+        raise BadInput("XT3021", f"only scheduled probes have layouts, not {options.form.name.lower()} ones")
     validate(probes)
     plans = [plan_kernel(a, probes, options) for a in analyse_all(image, kernels)]
     return Plan(image, probes, options, plans)
@@ -56,7 +59,7 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
 
 def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     """Plan one kernel. A kernel that cannot be traced at all has every site refused for the same reason."""
-    result = KernelPlan(a, registers=a.kernel.registers, layout=options.layout)
+    result = KernelPlan(a, registers=a.kernel.registers, layout=options.layout, form=options.form)
     try:
         sites = select(a, probes)
     except Refused as why:  # control flow cannot be known
@@ -164,10 +167,11 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
     placement = Placement(result.layout // FILLINGS)
     own = 0 if result.state is None else result.state.bits
     uniform = [n for n in a.free_uniform if not own & a.isa.layout["UR"].bit(n)]
-    left = sorted(chains(a, records, islands), key=lambda c: -_depth(a, c.sites[0]))
+    found = chains(a, records, islands) if result.form >= Form.PACKED else [single(p) for p in records]
+    left = sorted(found, key=lambda c: -_depth(a, c.sites[0]))
     while left:
         chain = left.pop(0)
-        packet = form_packet(a, chain, free, islands, claimed, uniform, placement)
+        packet = form_packet(a, chain, free, islands, claimed, uniform, placement, result.form)
         if packet is not None:
             result.packets.append(packet)
             claimed |= packet.registers
@@ -191,7 +195,7 @@ def _depth(a: KernelAnalysis, p: PlacedSite) -> int:
 
 
 def _place_tags(result: KernelPlan) -> None:
-    """Move ``MOV tag`` out of loops, into the prologue, where nothing else ever writes the register.
+    """Move ``MOV tag`` out of loops, into the prologue, where nothing else ever writes the register (if scheduled).
 
     Not where warp roles trade registers: those of a role do not exist yet in the prologue.
     """
@@ -211,7 +215,9 @@ def _place_tags(result: KernelPlan) -> None:
                 p.stores = [s if s.fill is None else s._replace(fill=packet.tag) for s in p.stores]
             continue
         named = a.named >> register & 1
-        packet.preset = not (a.moves_registers or named or users[register] > 1 or not _depth(a, packet.records[0]))
+        packet.preset = result.form is Form.SCHEDULED and not (
+            a.moves_registers or named or users[register] > 1 or not _depth(a, packet.records[0])
+        )
         if not packet.preset and packet.tag_island is not None:
             packet.tag_island.moves.append((register, packet.tag))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xtrace.analysis import KernelAnalysis
 
 from .deferral import next_islands, wait_place
-from .model import KernelPlan, PlacedSite
+from .model import Form, KernelPlan, PlacedSite
 from .resources import FreeFinder
 
 __all__ = ["place_waits"]
@@ -38,7 +38,9 @@ def place_waits(plan: KernelPlan, free: FreeFinder) -> None:
     waits: dict[int, int] = {}
     for packet in plan.packets:
         for p in packet.islands:
-            if p.stores:
+            if p.stores and plan.form is Form.NAIVE:
+                p.scoreboard, p.wait_last = free.at(p.site.index).scoreboards[0], True
+            elif p.stores:
                 _place(plan.analysis, p, free, anchors, everywhere, waits)
     for p in exits.values():
         if p.wait_last:
