@@ -29,6 +29,7 @@ __all__ = [
     "Sampler",
     "group_size",
     "hide_host_time",
+    "run_arms",
     "run_paired",
     "warm_up",
 ]
@@ -211,6 +212,15 @@ def run_paired(
     second = {"AB": traced, "AA": again, **(extra or {})}
     if unknown := set(second) - {"AB", "AA", *EXTRA_KINDS}:
         raise BadInput("XT5043", f"no such kind of block: {', '.join(sorted(unknown))}")
+    return run_arms(device, original, second, rng, options)
+
+
+def run_arms(
+    device: Device, original: Arm, second: Mapping[str, Arm], rng: random.Random, options: PairedOptions
+) -> PairedResult:
+    """Time any number of arms against ``original``, each in ``options.blocks`` blocks of its own (``AA``: control
+    blocks), all mixed in an order drawn from ``rng``. The kind of a block is the key of its arm.
+    """
     arms = (original, *second.values())
     for arm in arms:  # loads the code, grows what the driver grows at first use
         arm.launch(0)
