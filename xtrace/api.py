@@ -12,6 +12,7 @@ from typing import Any
 
 from xtrace.fidelity import KernelPreservation, compare
 from xtrace.image import Image, load, parse
+from xtrace.sampling import Sampling
 from xtrace.splice import Options, Plan, SpliceResult, apply
 from xtrace.splice import plan as _plan
 from xtrace.trace import TraceTables
@@ -22,14 +23,22 @@ from xtrace.verify import verify as _verify
 __all__ = ["diff", "load", "plan", "splice", "trace", "verify"]
 
 
-def plan(image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 2048) -> Plan:
-    """Dry run: every site of the selected kernels, placed or refused with a reason. See :func:`xtrace.splice.plan`."""
-    return _plan(image, image.select(kernel), probes, Options(records))
+def plan(
+    image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 2048, sample: str | None = None
+) -> Plan:
+    """Dry run: every site of the selected kernels, placed or refused with a reason. See :func:`xtrace.splice.plan`.
+
+    ``sample`` is a rule such as ``"cta=8,warpgroup=1"`` (:meth:`xtrace.sampling.Sampling.parse`); None: all warps.
+    """
+    rule = None if sample is None else Sampling.parse(sample)
+    return _plan(image, image.select(kernel), probes, Options(records, sample=rule))
 
 
-def splice(image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 2048) -> SpliceResult:
+def splice(
+    image: Image, kernel: str = "*", probes: str = "pp", *, records: int = 2048, sample: str | None = None
+) -> SpliceResult:
     """The traced image and its trace map. See :func:`xtrace.splice.apply` for the errors raised."""
-    return apply(plan(image, kernel, probes, records=records))
+    return apply(plan(image, kernel, probes, records=records, sample=sample))
 
 
 def verify(original: Image, traced: SpliceResult | bytes, trace_map: dict[str, Any] | None = None) -> Certificate:

@@ -21,8 +21,10 @@ from xtrace.runtime.checks import Region, TraceFacts
 from xtrace.runtime.device import Device, LaunchConfig
 from xtrace.runtime.expect import Explanation, Trips, explain, explain_totals
 from xtrace.runtime.launch import DirectArm, TracedArm, bind
+from xtrace.runtime.patching import kernel_entry
 from xtrace.runtime.repack import copy_package
 from xtrace.runtime.replicate import INTERVAL, Instrumented
+from xtrace.sampling import Sampling
 
 BUFFER_SETS = 3  # rotated by short kernels, so that L2 stays nearly cold
 SPARE_LETTERS = "abcdeghijklmnopqrstuvwxyz"  # first letter of operator namespaces of library copies
@@ -154,15 +156,17 @@ class DirectCase:
 
     def traced(self, image: bytes, trace_map: Mapping[str, Any]) -> Instrumented:
         traced = TracedArm.load(self.device, image, trace_map, self.kernel, self.config, self.parameters)
+        rule = Sampling.of_kernel(kernel_entry(trace_map, self.kernel))
+        warps = np.array([rule.warps_of(cta, self.config.warps_per_cta) for cta in range(self.config.ctas)], np.int64)
         source = source_expectation(self.workload, str(self.meta["variant"]), self.sizes, self.seed, self.config.ctas)
 
         def explained(entry: Mapping[str, Any], facts: TraceFacts) -> Explanation:
-            found = explain(entry, facts.per_cta, self.config.warps_per_cta, source.trips if source else {})
+            found = explain(entry, facts.per_cta, warps, source.trips if source else {})
             if source is None:
                 return found
             seen = facts.per_cta.sum(axis=1).tolist()
             wanted = predicted(source, entry, self.config.ctas)
-            checked = [(n, w * self.config.warps_per_cta) for n, w in zip(seen, wanted, strict=True) if w is not None]
+            checked = [(n, w * k) for n, w, k in zip(seen, wanted, warps.tolist(), strict=True) if w is not None]
             wrong = sum(n != w for n, w in checked)
             return replace(found, ctas_predicted=len(checked), ctas_wrong=wrong)
 
@@ -172,7 +176,7 @@ class DirectCase:
             buffers={traced.kernel: traced.buffer},
             trace_map=trace_map,
             warps_per_cta=self.config.warps_per_cta,
-            warps=self.config.warps,
+            warps=int(warps.sum()),
             explain=explained,
         )
 
@@ -258,6 +262,7 @@ class AttentionCase:
         patched, buffers = extension.trace_buffers(self.device, image, trace_map, self.meta["kernel"], self.warps)
         arm = self._arm(*self._copy((self.image, patched)))
         totals = self._totals()
+        rule = Sampling.of_kernel(kernel_entry(trace_map, self.meta["kernel"]))
 
         def close() -> None:
             for buffer in buffers.values():
@@ -269,7 +274,7 @@ class AttentionCase:
             buffers=buffers,
             trace_map=trace_map,
             warps_per_cta=self.warps_per_cta,
-            warps=self.warps,
+            warps=rule.warps(self.device.info.multiprocessors, self.warps_per_cta),
             explain=lambda entry, facts: explain_totals(entry, facts.per_site, totals),
         )
 

@@ -9,8 +9,17 @@ from typing import Any
 import click
 
 from xtrace.image import Image, Kernel, load
+from xtrace.sampling import Sampling
 
-__all__ = ["kernel_option", "layout_option", "load_selection", "number_of", "probes_option", "records_option"]
+__all__ = [
+    "kernel_option",
+    "layout_option",
+    "load_selection",
+    "number_of",
+    "probes_option",
+    "records_option",
+    "sample_option",
+]
 
 kernel_option = click.option(
     "--kernel",
@@ -42,6 +51,19 @@ layout_option: Callable[[Any], Any] = click.option(
     show_default=True,
     metavar="N",
     help="Choose among equivalent images (0 to 11); which one is fastest only a measurement can tell.",
+)
+
+
+def _rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Sampling | None:
+    return None if value is None else Sampling.parse(value)
+
+
+sample_option: Callable[[Any], Any] = click.option(
+    "--sample",
+    callback=_rule,
+    metavar="RULE",
+    help="Trace some warps only; all others run an untouched copy of the kernel. cta=N or cta=N/OFFSET (every N-th "
+    "CTA), warp=LIST, warpgroup=LIST, or several of them: cta=8,warp=0,4-7.",
 )
 
 

@@ -10,6 +10,7 @@ from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 from xtrace.trace import load
 from xtrace.trace.export import FORMATS, TABLES, export, only_ctas
+from xtrace.trace.terminal import sampled
 
 __all__ = ["command"]
 
@@ -55,5 +56,7 @@ def command(trace: Path, kind: str, output: Path, launch: int | None, ctas: list
     write_atomic(output, data)
     click.echo(f"wrote {output} ({len(data):,} bytes)", err=True)
     for number, tables in enumerate(launches):
+        if note := sampled(tables.summary):
+            click.echo(f"launch {number}: {note}", err=True)
         for warning in tables.summary["warnings"]:
             click.echo(f"warning: launch {number}: {warning}", err=True)

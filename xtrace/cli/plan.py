@@ -14,12 +14,21 @@ from rich.markup import escape
 
 from xtrace.errors import BadInput
 from xtrace.image.names import short_names
+from xtrace.sampling import Sampling
 from xtrace.splice import Options, plan
 from xtrace.splice.report import plan_document
 from xtrace.splice.volume import Launch, volume
 
 from ._plan_costs import loops_table, record_lines, sites_table
-from ._selection import kernel_option, layout_option, load_selection, number_of, probes_option, records_option
+from ._selection import (
+    kernel_option,
+    layout_option,
+    load_selection,
+    number_of,
+    probes_option,
+    records_option,
+    sample_option,
+)
 
 _FILE_WIDTH = 150  # columns where nothing is as narrow as a terminal
 
@@ -28,6 +37,7 @@ _FILE_WIDTH = 150  # columns where nothing is as narrow as a terminal
     epilog="""\b
 Examples:
   xtrace plan attention.cubin --probes pp
+  xtrace plan attention.cubin --probes pp --sample cta=8,warpgroup=1
   xtrace plan fa3.cubin --kernel '*DynamicPersistent*' --probes 'op:WARPGROUP*' --json
   xtrace plan gemm.cubin --probes pp --duration-us 1500 --warps 16384 --iterations 128
 """
@@ -37,6 +47,7 @@ Examples:
 @probes_option
 @records_option
 @layout_option
+@sample_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--all", "show_all", is_flag=True, help="List every site, not only the refused and most expensive ones.")
 @click.option("--duration-us", type=click.FloatRange(min=0, min_open=True), help="How long a launch takes, for rates.")
@@ -48,6 +59,7 @@ def command(
     probes: str,
     records: int,
     layout: int,
+    sample: Sampling | None,
     as_json: bool,
     show_all: bool,
     duration_us: float | None,
@@ -60,7 +72,7 @@ def command(
     """
     launch = _launch(duration_us, warps, iterations)
     loaded, kernels = load_selection(image, kernel)
-    document = plan_document(plan(loaded, kernels, probes, Options(records, layout)))
+    document = plan_document(plan(loaded, kernels, probes, Options(records, layout, sample=sample)))
     for k in document["kernels"]:
         k["launch"] = None if launch is None or k["hot"] is None else asdict(launch) | asdict(volume(k, launch))
     if as_json:
@@ -95,6 +107,12 @@ def _show(document: dict[str, Any], show_all: bool, numbers: dict[str, int]) -> 
             f"registers {registers['before']} -> {registers['after']}, occupancy {k['occupancy']}",
             soft_wrap=True,
         )
+        if k.get("sample"):
+            console.print(
+                f"  sampled: {k['sample']}; all other warps run a second copy of the code, {k['copied_words']} words",
+                markup=False,
+                soft_wrap=True,
+            )
         for line in record_lines(k):
             console.print(f"  {line}", soft_wrap=True)
         if k["hot"] is not None:

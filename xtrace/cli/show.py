@@ -16,7 +16,7 @@ from rich.table import Table
 from xtrace.errors import BadInput
 from xtrace.image.names import short_name
 from xtrace.trace import TraceTables, counts_per_site, load, phase_times
-from xtrace.trace.terminal import cta_timeline
+from xtrace.trace.terminal import cta_timeline, sampled
 from xtrace.trace.timeline import plot_cta
 
 __all__ = ["command"]
@@ -110,6 +110,8 @@ def _print(
         f"time: global timer steps {s['time_step_ns']:.0f} ns, error below {s['time_error_ns']:.0f} ns, "
         f"clock {1000 / s['ns_per_cycle'] if s['ns_per_cycle'] else 0:.0f} MHz ({s['time_method']})"
     )
+    if note := sampled(s):
+        say(note)
     for warning in s["warnings"]:
         say(f"warning: {warning}", style="yellow")
     _phase_table(console, times)

@@ -11,15 +11,25 @@ from rich.console import Console
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 from xtrace.image.names import short_names
+from xtrace.sampling import Sampling
 from xtrace.splice import Form, Options, apply, plan
 
-from ._selection import kernel_option, layout_option, load_selection, number_of, probes_option, records_option
+from ._selection import (
+    kernel_option,
+    layout_option,
+    load_selection,
+    number_of,
+    probes_option,
+    records_option,
+    sample_option,
+)
 
 
 @click.command(
     epilog="""\b
 Examples:
   xtrace splice attention.cubin --probes pp -o traced.cubin
+  xtrace splice attention.cubin --probes pp --sample cta=8 -o sampled.cubin
   xtrace splice fa3.cubin --kernel '*' --probes sche -o fa3.traced.cubin --json
 """
 )
@@ -28,6 +38,7 @@ Examples:
 @probes_option
 @records_option
 @layout_option
+@sample_option
 @click.option(
     "--form",
     type=click.Choice([form.name.lower() for form in Form]),
@@ -44,13 +55,21 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON document.")
 def command(
-    image: Path, kernel: str, probes: str, records: int, layout: int, form: str, output: Path, as_json: bool
+    image: Path,
+    kernel: str,
+    probes: str,
+    records: int,
+    layout: int,
+    form: str,
+    sample: Sampling | None,
+    output: Path,
+    as_json: bool,
 ) -> None:
     """Write a copy of IMAGE with probes in it, and its trace map."""
     if output.exists() and image.exists() and output.samefile(image):
         raise BadInput("XT3040", "the output would overwrite the input", where=str(output), hint="choose another -o")
     loaded, kernels = load_selection(image, kernel)
-    result = apply(plan(loaded, kernels, probes, Options(records, layout, Form[form.upper()])))
+    result = apply(plan(loaded, kernels, probes, Options(records, layout, Form[form.upper()], sample)))
     map_path = output.with_name(output.name + ".map.json")
     write_atomic(map_path, json.dumps(result.map, indent=1) + "\n")
     write_atomic(output, result.data)
@@ -64,6 +83,7 @@ def command(
                 "placed": len(k["sites"]),
                 "refused": len(k["refused"]),
                 "instructions": k["instructions"],
+                **({"sample": k["sample"]["rule"]} if "sample" in k else {}),
             }
             for k in result.map["kernels"]
         ],
@@ -78,6 +98,8 @@ def command(
         placed, refused = len(k["sites"]), len(k["refused"])
         words = k["instructions"]["after"] - k["instructions"]["before"]
         note = f", {refused} refused (see `xtrace plan`)" if refused else ""
+        if "sample" in k:
+            note += f", sampled {k['sample']['rule']}"
         line = f"{numbers[k['name']]}  {name}: {placed} sites placed{note}, {words} words added"
         console.print(line, markup=False, soft_wrap=True)
     done = f"wrote {output} and {map_path.name}; check it with: xtrace verify {image} {output}"

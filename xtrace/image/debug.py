@@ -73,7 +73,7 @@ def _starts(
 def _mapping(move: Move | None, what: str) -> AddressMap:
     if move is None:
         return lambda old: old
-    return lambda old: move.target(old, what)
+    return lambda old: move.row(old, what)
 
 
 def _addend(content: bytes | bytearray, record: Relocation, where: str) -> int:

@@ -25,6 +25,7 @@ class Move:
     new_size: int
     instr_off: Callable[[int], int]
     target_off: Callable[[int], int]
+    copy: int | None = None  # where a second, untouched copy of the old code begins
 
     def instr(self, old: int, what: str) -> int:
         self._check(old, self.old_size - WORD_BYTES, what)
@@ -34,6 +35,19 @@ class Move:
         """Also takes the end of the text, which maps to the new end, padding included."""
         self._check(old, self.old_size, what)
         return self.new_size if old == self.old_size else self._sane(self.target_off(old), old, what)
+
+    def row(self, old: int, what: str) -> int:
+        """The same for a row of a debug table: the end of the text is the end of the traced code.
+
+        No table says anything about the copy behind it.
+        """
+        return self.copy if self.copy is not None and old == self.old_size else self.target(old, what)
+
+    def copied(self, old: int, what: str) -> int:
+        """Where the instruction stands in the copy."""
+        assert self.copy is not None
+        self._check(old, self.old_size - WORD_BYTES, what)
+        return self._sane(self.copy + old, old, what)
 
     def _check(self, old: int, limit: int, what: str) -> None:
         if old % WORD_BYTES or not 0 <= old <= limit:

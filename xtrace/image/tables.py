@@ -9,7 +9,7 @@ from xtrace.image import eiattr
 from xtrace.image.cubin import Image, Kernel
 from xtrace.image.eiattr import Carries, attribute_name
 from xtrace.image.elf import Section, place
-from xtrace.image.info import NO_VALUE, InfoRecord, u32s
+from xtrace.image.info import NO_VALUE, SIZED, InfoRecord, u32s
 from xtrace.image.moves import Move
 
 __all__ = ["branch_tables", "move_attributes", "move_jump_tables"]
@@ -48,6 +48,32 @@ def move_attributes(image: Image, kernel: Kernel, move: Move, target: tuple[Sect
         else:
             words = _moved_offsets(record, kind, move, where)
         struct.pack_into(f"<{len(words)}I", content, record.payload_offset - section.offset, *words)
+    if move.copy is not None:
+        content[:] = _with_copies(kernel, move, section, content, place(image.name, section.name))
+
+
+def _with_copies(kernel: Kernel, move: Move, section: Section, content: bytearray, where: str) -> bytes:
+    """The attributes, each list of instructions continued with those of the copy."""
+    out, done = bytearray(), 0
+    for record in kernel.info:
+        stride = _STRIDES.get(eiattr.CARRIES.get(record.attr, Carries.UNKNOWN))
+        name = attribute_name(record.attr)
+        if eiattr.CARRIES.get(record.attr) is Carries.BRANCHES and record.payload:
+            raise Unsupported("XT1110", f"{name}: both copies of the code would jump through one table", where=where)
+        if stride is None or record.fmt != SIZED:
+            continue
+        words = list(u32s(record, where, stride[1]))
+        for i in range(stride[0], len(words), stride[1]):
+            words[i] = move.copied(words[i], name)
+        size = len(record.payload) * 2
+        if size >= 1 << 16:
+            raise Unsupported("XT1110", f"{name}: the list is too long to name a second copy of the code", where=where)
+        end = record.payload_offset + len(record.payload) - section.offset
+        out += content[done:end]
+        struct.pack_into("<H", out, len(out) - len(record.payload) - 2, size)
+        out += struct.pack(f"<{len(words)}I", *words)
+        done = end
+    return bytes(out + content[done:])
 
 
 def _moved_offsets(record: InfoRecord, kind: Carries, move: Move, where: str) -> list[int]:

@@ -44,6 +44,8 @@ class CodeEdit:
     target_off
         Old text offset -> new offset of the first word put in front of it; what branches, tables, symbols and line rows
         use.
+    copy
+        New text offset of a second copy of the old code, which tables of instructions then name too.
     """
 
     kernel: str
@@ -51,6 +53,7 @@ class CodeEdit:
     registers: int
     instr_off: Callable[[int], int]
     target_off: Callable[[int], int]
+    copy: int | None = None
 
 
 def rewrite(image: Image, edits: Sequence[CodeEdit]) -> bytes:
@@ -81,7 +84,7 @@ def rewrite(image: Image, edits: Sequence[CodeEdit]) -> bytes:
         text = edit.text + PADDING_WORD * padding
         work.contents[kernel.section] = bytearray(text)
         work.moves[kernel.section] = Move(
-            place(image.name, kernel.name), len(kernel.text), len(text), edit.instr_off, edit.target_off
+            place(image.name, kernel.name), len(kernel.text), len(text), edit.instr_off, edit.target_off, edit.copy
         )
         registers[kernel.symbol] = edit.registers
     _check_sections(image)
@@ -119,6 +122,8 @@ def _check_edit(image: Image, kernel: Kernel, edit: CodeEdit) -> None:
     if len(edit.text) % len(PADDING_WORD) or len(edit.text) < len(kernel.text):
         what = f"new code of {len(edit.text)} bytes for {len(kernel.text)} bytes of old code"
         raise BadInput("XT1021", what, where=here, hint="code may only grow, by whole instructions")
+    if edit.copy is not None and not 0 < edit.copy <= len(edit.text) - len(kernel.text):
+        raise BadInput("XT1021", f"a copy of the code at {edit.copy:#x} reaches beyond the new code", where=here)
     if not max(kernel.registers, 1) <= edit.registers <= MAX_REGISTERS:
         raise BadInput("XT1021", f"{edit.registers} registers instead of {kernel.registers}", where=here)
     if kernel.has_text_relocations:

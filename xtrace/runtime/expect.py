@@ -38,9 +38,10 @@ class Explanation:
         return not self.unexplained
 
 
-def explain(entry: Mapping[str, Any], per_cta: Vector, warps_per_cta: int, trips: Trips) -> Explanation:
+def explain(entry: Mapping[str, Any], per_cta: Vector, warps_per_cta: int | Vector, trips: Trips) -> Explanation:
     """Match the counts of every site (``per_cta[cta, id]``) with what ``trips`` allows.
 
+    ``warps_per_cta`` are the traced ones; where a rule samples warps, a number for every CTA.
     ``entry`` is the kernel's entry of the trace map: ``loop`` of a site names the innermost machine loop around it.
     All sites of one machine loop must agree on the source loop and on the number of peeled iterations.
     """

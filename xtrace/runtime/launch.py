@@ -10,8 +10,10 @@ from xtrace.errors import BadInput
 from xtrace.runtime.buffers import SlotLayout, TraceBuffer, TraceBytes
 from xtrace.runtime.device import Device, LaunchConfig
 from xtrace.runtime.patching import kernel_entry, patch_image
+from xtrace.runtime.timing import Arm
+from xtrace.sampling import Sampling
 
-__all__ = ["DirectArm", "Parameters", "TracedArm", "bind", "run_traced"]
+__all__ = ["DirectArm", "Parameters", "SampledArm", "TracedArm", "bind", "run_traced"]
 
 Parameters = Sequence[tuple[str, int | float]]
 """``(type, value)`` in kernel order; types as in :mod:`xtrace.runtime.params`."""
@@ -75,6 +77,29 @@ class TracedArm:
     def close(self) -> None:
         self.arm.close()
         self.buffer.free()
+
+
+class SampledArm:
+    """Every n-th launch is traced, all others are those of the original kernel and cost nothing.
+
+    Launches are counted from 0, from when this was made. Read the traced arm's buffer, and clear it, between two traced
+    launches: they write to the same slots.
+    """
+
+    def __init__(self, original: Arm, traced: Arm, rule: Sampling) -> None:
+        self._original = original
+        self._traced = traced
+        self._rule = rule
+        self.launches = 0
+
+    @property
+    def next_is_traced(self) -> bool:
+        return self._rule.takes_launch(self.launches)
+
+    def launch(self, index: int) -> None:
+        arm = self._traced if self.next_is_traced else self._original
+        self.launches += 1
+        arm.launch(index)
 
 
 def bind(layout: Sequence[Mapping[str, Any]], values: Mapping[str, int | float]) -> list[tuple[str, int | float]]:

@@ -12,6 +12,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.errors import Refused
 from xtrace.image import CodeEdit, parse, rewrite
 from xtrace.isa.nvidia import encode
+from xtrace.isa.nvidia.decide import COPY
 from xtrace.isa.nvidia.emit import (
     ExitRegisters,
     PrologueRegisters,
@@ -25,6 +26,7 @@ from xtrace.isa.nvidia.schedule import Island
 
 from .mapfile import kernel_map, trace_map
 from .model import FILLINGS, KernelPlan, PlacedSite, Plan
+from .sample import decision_of
 
 __all__ = ["SpliceResult", "apply"]
 
@@ -51,6 +53,7 @@ class SplicedKernel:
     instr_off: Callable[[int], int]
     target_off: Callable[[int], int]
     patches: tuple[tuple[int, str], ...]  # (text offset of the u32, value name)
+    copy: int | None  # text offset of the untouched copy that warps run which are not sampled
 
 
 def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
@@ -69,7 +72,7 @@ def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
     block = a.kernel.required_threads
     regs = PrologueRegisters(site.scratch, rest, upred, site.scoreboard, block)
     presets = [(k.tag_register, k.tag) for k in plan.packets if k.preset and k.tag_register is not None]
-    return prologue(state, plan.slot, regs, presets)
+    return prologue(state, plan.slot, regs, presets, decision_of(plan.sample, site.predicate))
 
 
 def _island(plan: KernelPlan, p: PlacedSite) -> Island:
@@ -179,9 +182,11 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
 
     words: list[int] = []
     patches: list[tuple[int, str]] = []
+    leaves: list[int] = []
     for ins in a.instructions:
         if (island := islands.get(ins.index)) is not None:
-            patches += [((len(words) + p.word_index) * size + 4, p.value) for p in island.patches]
+            leaves += [len(words) + p.word_index for p in island.patches if p.value == COPY]
+            patches += [((len(words) + p.word_index) * size + 4, p.value) for p in island.patches if p.value != COPY]
             words += island.words
         word = ins.word
         if a.isa.code_field_mask(word):
@@ -190,8 +195,13 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
         words.append(word)
     while len(words) * size % _TEXT_ALIGNMENT:
         words.append(encode.nop().word)
+    copy = len(words) * size if leaves else None
+    if copy is not None:
+        for j in leaves:
+            words[j] = a.isa.retarget(words[j], j * size, j * size, copy)
+        words += [ins.word for ins in a.instructions]
     text = b"".join(w.to_bytes(size, "little") for w in words)
-    return SplicedKernel(plan, islands, kinds, text, instr_off, target_off, tuple(patches))
+    return SplicedKernel(plan, islands, kinds, text, instr_off, target_off, tuple(patches), copy)
 
 
 def apply(plan: Plan) -> SpliceResult:
@@ -209,7 +219,8 @@ def apply(plan: Plan) -> SpliceResult:
         reason = next((r.reason for k in plan.kernels for r in k.refused), "no kernel selected")
         raise Refused("XT3031", f"nothing to trace: {reason}", where=plan.image.name, hint="see `xtrace plan`")
     edits = [
-        CodeEdit(s.plan.analysis.kernel.name, s.text, s.plan.registers, s.instr_off, s.target_off) for s in spliced
+        CodeEdit(s.plan.analysis.kernel.name, s.text, s.plan.registers, s.instr_off, s.target_off, s.copy)
+        for s in spliced
     ]
     data = rewrite(plan.image, edits)
     out = parse(data, plan.image.name)

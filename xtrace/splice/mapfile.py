@@ -84,6 +84,9 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": EVENT_BYTES, "header_bytes": HEADER_BYTES}
     entry["packets"] = [{"tag": x.tag, "sites": [p.id for p in x.records]} for x in k.packets]
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
+    if k.sample is not None and spliced.copy is not None:
+        entry["sample"] = k.sample.document()
+        entry["copy"] = {"pc": spliced.copy, "words": len(a.instructions)}
     return entry
 
 

@@ -9,6 +9,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.image import Image
 from xtrace.isa.nvidia.emit import Cursor, SlotLayout, Store, UniformState
 from xtrace.probe import Site
+from xtrace.sampling import Sampling
 
 __all__ = ["Form", "KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
 
@@ -63,12 +64,13 @@ class Options:
     packed events take less room. ``layout`` chooses among equivalent images, of which only a measurement can tell the
     fastest: 4 * placement + filling. Placement of stores: 0 by estimated cost, 1 near, 2 late. Filling of loops with
     NOPs: 0 none, 1 every island to an even number of words, 2 and 3 a few here and there. ``form`` leaves out
-    optimisations, to measure what each of them is worth.
+    optimisations, to measure what each of them is worth. ``sample`` says which warps are traced; None: all.
     """
 
     records: int = 2048
     layout: int = 0
     form: Form = Form.SCHEDULED
+    sample: Sampling | None = None
 
     def slot(self, once: int) -> SlotLayout:
         """Rings hold at least ``once`` bytes: what all packets of the kernel take if each is emitted once."""
@@ -154,6 +156,7 @@ class KernelPlan:
     registers: int = 0
     layout: int = 0
     form: Form = Form.SCHEDULED
+    sample: Sampling | None = None
 
     @property
     def records(self) -> list[PlacedSite]:

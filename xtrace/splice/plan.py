@@ -28,6 +28,7 @@ from .model import (
 )
 from .packets import form_packet
 from .resources import FreeFinder
+from .sample import image_rule, refusal
 from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
@@ -53,19 +54,21 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
     if options.layout and options.form is not Form.SCHEDULED:
         raise BadInput("XT3021", f"only scheduled probes have layouts, not {options.form.name.lower()} ones")
     validate(probes)
+    image_rule(options.sample)
     plans = [plan_kernel(a, probes, options) for a in analyse_all(image, kernels)]
     return Plan(image, probes, options, plans)
 
 
 def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     """Plan one kernel. A kernel that cannot be traced at all has every site refused for the same reason."""
-    result = KernelPlan(a, registers=a.kernel.registers, layout=options.layout, form=options.form)
+    rule = image_rule(options.sample)
+    result = KernelPlan(a, registers=a.kernel.registers, layout=options.layout, form=options.form, sample=rule)
     try:
         sites = select(a, probes)
     except Refused as why:  # control flow cannot be known
         result.refused.append(RefusedSite(Site(0, "entry", "entry"), why.what))
         return result
-    reason = _kernel_refusal(a)
+    reason = _kernel_refusal(a) or (refusal(a, rule) if rule else None)
     state = _uniform_state(a)
     if reason is None and state is None:
         reason = "the trace state needs eight uniform registers, two pairs among them, that the kernel never uses"
@@ -134,7 +137,13 @@ def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
     if len(scratch) < needed or not here.scoreboards:
         result.refused.append(RefusedSite(entry, f"fewer than {needed} registers are dead at the kernel's entry"))
         return
-    result.placed.append(PlacedSite(entry, scoreboard=here.scoreboards[0], scratch=scratch))
+    predicate = None
+    if result.sample is not None:
+        if not here.predicates:
+            result.refused.append(RefusedSite(entry, "no predicate is dead at the kernel's entry to decide by"))
+            return
+        predicate = here.predicates[0]
+    result.placed.append(PlacedSite(entry, scoreboard=here.scoreboards[0], scratch=scratch, predicate=predicate))
 
 
 def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> list[PlacedSite]:

@@ -98,6 +98,7 @@ def _kernel(
         "ring_bytes_per_warp": 0 if k.slot is None else k.slot.ring,
         "slot_bytes_per_warp": 0 if k.slot is None else k.slot.stride,
         "event_bytes": EVENT_BYTES,
+        **({} if k.sample is None else {"sample": str(k.sample), "copied_words": len(a.instructions)}),
         "header_bytes": HEADER_BYTES,
         "packets": [{"tag": x.tag, "sites": [p.id for p in x.records], "bytes": x.size} for x in k.packets],
         "islands": [{"pc": f"0x{a.instructions[i].pc:x}", "kind": kinds[i], **_cost(costs[i])} for i in sorted(costs)],

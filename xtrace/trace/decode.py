@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from xtrace.errors import BadInput
@@ -52,6 +53,7 @@ def decode(
         something but no header, not part of the tables, and the events of what looks like a packet there),
         ``warps_ran, warps_unfinished, warps_never_ran, warps_without_slot, spill_over``,
         ``damaged_slots, unknown_sites`` (packets whose tag the map does not have: holes),
+        ``sample`` (the rule, None: every warp is traced) and ``warps_not_sampled``; no count is ever scaled up;
         ``non_monotonic``, the time axis (``origin_ns, time_step_ns, time_error_ns, ns_per_cycle,
         time_method``), ``complete`` (nothing lost, damaged or unfinished) and ``warnings``, one sentence each.
 
@@ -59,7 +61,8 @@ def decode(
     ------
     BadInput
         XT8101, XT8102, XT8104, XT8105 map or launch shape, XT8201 buffer size, XT8202 no warp left a
-        header, XT8203 warps ran but no record was written or found: an empty trace is an error, not a low overhead.
+        header, XT8203 warps ran but no record was written or found: an empty trace is an error, not a low overhead;
+        XT8204 a warp that the sampling rule does not take left a trace.
     Unsupported
         XT8103 the image was spliced by an older version.
     """
@@ -70,13 +73,16 @@ def decode(
     slots, header_rows = regions(buffer, layout)
     headers = read_headers(header_rows)
     lost = np.setdiff1d(np.flatnonzero(slots[:-1, :4].any(axis=1)), headers.used, assume_unique=True)
+    if shape is not None:
+        _only_sampled(layout, np.union1d(headers.used, lost), warps_per_cta)
     tags = Tags.of(layout.packets)
     records = read_records(slots, headers, layout, tags)
     if records.contradictory.any():
         headers = headers.without(records.contradictory)
         records = read_records(slots, headers, layout, tags)
     if not len(headers.slot):
-        raise _no_headers(layout, headers, len(lost))
+        expected = None if ctas is None or shape is None else layout.sample.warps(ctas, warps_per_cta)
+        raise _no_headers(layout, headers, len(lost), expected)
     if not len(records.site) and layout.sites:
         raise _no_records(layout, headers)
     unwrapped = unwrap(records, headers)
@@ -99,17 +105,51 @@ def decode(
     summary["warps_per_cta"] = None if shape is None else warps_per_cta
     summary["grid"] = None if grid is None else list(cta_shape(grid, "grid", MAX_CTAS))
     summary["block"] = None if shape is None else list(shape)
-    expected = None if ctas is None or shape is None else ctas * warps_per_cta
-    summary["warps_expected"] = expected
-    summary["warps_without_slot"] = None if expected is None else max(0, expected - (len(slots) - 1))
-    summary["warps_never_ran"] = (
-        None if expected is None else max(0, min(expected, len(slots) - 1) - len(headers.used) - len(lost))
-    )
+    summary |= _expected(layout, ctas, shape, warps_per_cta, len(slots) - 1, len(headers.used) + len(lost))
     _judge(summary)
     return TraceTables(events, warps, summary)
 
 
-def _no_headers(layout: KernelLayout, headers: Headers, lost: int) -> BadInput:
+def _only_sampled(layout: KernelLayout, used: npt.NDArray[Any], warps_per_cta: int) -> None:
+    """A warp that is not sampled runs untouched code: something in its slot means that nothing here can be believed."""
+    stray = used[~layout.sample.takes(used // warps_per_cta, used % warps_per_cta)]
+    if len(stray):
+        cta, warp = divmod(int(stray[0]), warps_per_cta)
+        raise BadInput(
+            "XT8204",
+            f"warp {warp} of CTA {cta} left a trace, which the rule {layout.sample} does not take ({len(stray)} such)",
+            where=layout.name,
+            hint="the map belongs to another image, the block size is another, or the buffer was not zeroed",
+        )
+
+
+def _expected(
+    layout: KernelLayout,
+    ctas: int | None,
+    shape: tuple[int, int, int] | None,
+    warps_per_cta: int,
+    slots: int,
+    seen: int,
+) -> dict[str, Any]:
+    """What the launch's shape says about the number of warps; None where it is not known."""
+    facts: dict[str, Any] = {"sample": str(layout.sample) or None}
+    names = ("warps_expected", "warps_not_sampled", "warps_without_slot", "warps_never_ran")
+    if ctas is None or shape is None:
+        return facts | dict.fromkeys(names)
+    launched = ctas * warps_per_cta
+    expected = layout.sample.warps(ctas, warps_per_cta)
+    whole, rest = divmod(min(launched, slots), warps_per_cta)
+    with_slot = layout.sample.warps(whole, warps_per_cta) + layout.sample.warps_of(whole, rest)
+    values = (expected, launched - expected, expected - with_slot, max(0, with_slot - seen))
+    return facts | dict(zip(names, values, strict=True))
+
+
+def _no_headers(layout: KernelLayout, headers: Headers, lost: int, expected: int | None) -> BadInput:
+    if expected == 0:
+        hint = "sample more often, or with another offset"
+        return BadInput(
+            "XT8202", f"the rule {layout.sample} takes no warp of this launch", where=layout.name, hint=hint
+        )
     if len(headers.damaged):
         what = f"all {len(headers.damaged)} warp headers in the buffer are damaged"
     elif lost:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtrace.errors import BadInput, Unsupported
+from xtrace.sampling import EVERYTHING, Sampling
 from xtrace.trace.packets import MAX_SITES as PACKET_SITES
 from xtrace.trace.packets import MAX_TAG, QUAD
 
@@ -55,12 +56,13 @@ class KernelLayout(KernelSites):
     """Geometry of one warp's slot, in bytes, and the packets that may stand in it, as ``(tag, site ids)``.
 
     ``ring`` bytes in which packets start, then some slack for one that runs past the ring's end. The headers form a
-    table of their own behind all slots.
+    table of their own behind all slots. ``sample`` says which warps leave a trace.
     """
 
     stride: int
     ring: int
     packets: tuple[tuple[int, tuple[int, ...]], ...]
+    sample: Sampling = EVERYTHING
 
     @property
     def slack(self) -> int:
@@ -85,7 +87,8 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     Raises
     ------
     BadInput
-        XT8101 malformed map, XT8102 the map has no such kernel, XT8105 the kernel was not traced.
+        XT8101 malformed map, XT3063 malformed sampling rule, XT8102 the map has no such kernel, XT8105 the kernel was
+        not traced.
     Unsupported
         XT8103 a map or a record size of an older version.
     """
@@ -115,6 +118,7 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
         stride=stride,
         ring=ring,
         packets=packets(entry, [site.id for site in known.sites]),
+        sample=Sampling.of_kernel(entry),
     )
 
 

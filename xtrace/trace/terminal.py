@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from xtrace.trace.palette import Look, looks
 from xtrace.trace.tables import TraceTables
 from xtrace.trace.timeline import cta_spans
 
-__all__ = ["cta_timeline"]
+__all__ = ["cta_timeline", "sampled"]
 
 MAX_ROWS = 64
 
@@ -97,3 +98,13 @@ def _axis(edges: npt.NDArray[Any], indent: int) -> Text:
         at = {"left": 0, "middle": column - len(label) // 2, "right": columns - len(label)}[anchor]
         line[at : at + len(label)] = list(label)
     return Text(" " * indent + "".join(line), style="dim")
+
+
+def sampled(summary: Mapping[str, Any]) -> str:
+    """One sentence about what was sampled; empty if every warp was traced."""
+    rule = summary.get("sample")
+    if not rule:
+        return ""
+    left_out, expected = summary.get("warps_not_sampled"), summary.get("warps_expected")
+    of = "" if left_out is None else f" ({expected:,} of {expected + left_out:,} warps)"
+    return f"sampled: {rule}{of}; counts and times are those of the sampled warps, nothing is scaled up"

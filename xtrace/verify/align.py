@@ -16,6 +16,7 @@ class Alignment:
 
     position: tuple[int, ...]
     words: int  # words in the traced kernel
+    copy: range = range(0)  # a second, untouched copy of the original at its end
 
     def island(self, i: int) -> range:
         """Traced indices of the words that stand directly before original instruction ``i``."""
@@ -32,11 +33,11 @@ class Alignment:
 
     @cached_property
     def padding(self) -> range:
-        """Words behind the last original instruction."""
-        return range(self.position[-1] + 1 if self.position else 0, self.words)
+        """Words behind the last original instruction of the traced code."""
+        return range(self.position[-1] + 1 if self.position else 0, self.copy.start if self.copy else self.words)
 
     def origin(self) -> list[int]:
-        """For each traced word the original index, or -1."""
+        """For each traced word the original index, or -1: of a probe, padding or the copy."""
         result = [-1] * self.words
         for i, j in enumerate(self.position):
             result[j] = i
@@ -51,8 +52,12 @@ class Alignment:
             return self.words
         return self.position[i - 1] + 1 if i else 0
 
+    def row_index(self, i: int) -> int:
+        """The same for rows of debug tables, which say nothing about the copy."""
+        return self.copy.start if self.copy and i >= len(self.position) else self.target_index(i)
 
-def from_islands(count: int, words: int, islands: Sequence[tuple[int, int]]) -> Alignment | str:
+
+def from_islands(count: int, words: int, islands: Sequence[tuple[int, int]], copy: range = range(0)) -> Alignment | str:
     """Alignment that a map claims: ``islands`` are (original index of the site, words). A string says why not."""
     position: list[int] = []
     shift, k = 0, 0
@@ -63,9 +68,10 @@ def from_islands(count: int, words: int, islands: Sequence[tuple[int, int]]) -> 
         position.append(i + shift)
     if k < len(islands):
         return f"island at original instruction {islands[k][0]} is outside the kernel or out of order"
-    if position and position[-1] >= words:
-        return f"the map needs {position[-1] + 1} words, the traced kernel has {words}"
-    return Alignment(tuple(position), words)
+    room = copy.start if copy else words
+    if position and position[-1] >= room:
+        return f"the map needs {position[-1] + 1} words, the traced kernel has {room}"
+    return Alignment(tuple(position), words, copy)
 
 
 def subsequence(needle: Sequence[int], hay: Sequence[int]) -> int:
@@ -80,8 +86,10 @@ def subsequence(needle: Sequence[int], hay: Sequence[int]) -> int:
     return n
 
 
-def derive(needle: Sequence[int], hay: Sequence[int]) -> Alignment | None:
+def derive(needle: Sequence[int], hay: Sequence[int], copy: range = range(0)) -> Alignment | None:
     """Alignment found from the words alone, ``None`` when the original is not a subsequence.
+
+    ``hay`` is the traced code without the copy, which stands behind it.
 
     Among equal words the one that continues the current run is taken, else the one that starts the longest run.
     """
@@ -108,7 +116,7 @@ def derive(needle: Sequence[int], hay: Sequence[int]) -> Alignment | None:
             candidates = spots[bisect_left(spots, nearby) : bisect_right(spots, latest[i])][:16]
             previous = max(candidates, key=lambda c: (_run(needle, hay, i, c), -c))
         position.append(previous)
-    return Alignment(tuple(position), len(hay))
+    return Alignment(tuple(position), len(hay) + len(copy), copy)
 
 
 def _run(needle: Sequence[int], hay: Sequence[int], i: int, j: int, limit: int = 12) -> int:

@@ -79,6 +79,7 @@ class KernelCounts:
     retargeted: int = 0  # found again, only the code-address field differs
     probe_words: int = 0  # words that the original does not have
     padding_words: int = 0  # unreachable filler behind the last original instruction
+    copied_words: int = 0  # a second, untouched copy of the original, for warps that are not sampled
     control_changed: int = 0  # original instructions whose scheduling bits differ
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,6 +90,7 @@ class KernelCounts:
             "retargeted_words": self.retargeted,
             "probe_words": self.probe_words,
             "padding_words": self.padding_words,
+            "copied_words": self.copied_words,
             "kernel_control_fields_changed": self.control_changed,
         }
 

@@ -14,6 +14,7 @@ from xtrace.image import Image, Kernel, parse
 from xtrace.isa import Isa
 from xtrace.isa.model import Instruction
 from xtrace.verify import (
+    copies,
     debug,
     distances,
     effects,
@@ -186,7 +187,7 @@ def _pair(
         return None
     origin = align.origin()
     size = model.word_bytes
-    probe = [o < 0 and j not in align.padding for j, o in enumerate(origin)]
+    probe = [o < 0 and j not in align.padding and j not in align.copy for j, o in enumerate(origin)]
     original = build(code, model.layout, entry_pcs=[0, *(f[1] for f in kernel.functions)], tables=_tables(kernel))
     entries = [0, *(align.target_index(f[1] // size) * size for f in kernel.functions)]
     output = build(traced, model.layout, entry_pcs=entries, tables=_tables(other), probe=probe)
@@ -208,16 +209,18 @@ def _alignment(
 ) -> Alignment | None:
     """As the map says; without a map, or with an impossible one, from the words alone."""
     size = model.word_bytes
+    copy = copies.find(kernel.text, other.text, claim, size, kernel.name, findings)
     if claim is not None:
         islands = [(i["pc"] / size, i["words"]) for i in claim.get("islands") or () if i["words"]]
-        made = from_islands(len(code), len(other.text) // size, [(int(a), n) for a, n in islands])
+        made = from_islands(len(code), len(other.text) // size, [(int(a), n) for a, n in islands], copy)
         if isinstance(made, Alignment) and all(a == int(a) for a, _ in islands):
             return made
         why = made if isinstance(made, str) else "an island does not stand before an instruction"
         findings.fail(Promise.INSTRUCTIONS, kernel.name, why)
     needle = [masked_word(ins.word, model, keys) for ins in code]
     hay = [masked_word(word, model, keys) for word in code_words(other.text, size)]
-    align = derive(needle, hay)
+    hay = hay[: copy.start] if copy else hay
+    align = derive(needle, hay, copy)
     if align is None:
         n = subsequence(needle, hay)
         why = f"not in the traced kernel at its place in the order ({n} of {len(needle)} found before it)"
@@ -228,6 +231,7 @@ def _alignment(
 def _check_pair(pair: Pair, before: Image, after: Image, printed: dict[int, int] | None) -> None:
     instructions.check(pair)
     targets.check(pair, printed)
+    copies.check(pair)
     metadata.check_kernel(pair, before, after)
     launch.check(pair)
     filler = effects.check(pair)

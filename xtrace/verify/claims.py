@@ -76,7 +76,10 @@ def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
         for patch in _list(entry, "patches", label):
             _number(_dict(patch, "a patch").get("offset"), "offset of a patch")
         _packets(entry, label)
-        for key in ("registers", "instructions", "slot"):
+        if entry.get("copy") is not None:
+            for key in ("pc", "words"):
+                _number(_dict(entry["copy"], f"copy of {label}").get(key), f"{key} of the copy")
+        for key in ("registers", "instructions", "slot", "sample"):
             if entry.get(key) is not None:
                 _dict(entry[key], f"{key} of {label}")
         if any(not isinstance(r, str) for r in _list(entry, "probe_registers", label)):

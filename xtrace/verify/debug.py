@@ -114,7 +114,7 @@ def _check_table(
         return
     for a, b in zip(rows, moved, strict=True):
         pair = pairs.get(a.text)
-        wanted = a.address if pair is None else pair.target_off(a.address)
+        wanted = a.address if pair is None else pair.row_off(a.address)
         if (a.text, a.rest) != (b.text, b.rest):
             findings.fail(_TARGETS, "", f"{old.name}: row for original pc {a.address:#x} says something else")
             return

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xtrace.isa.model import Flow
+from xtrace.verify import copies
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
 from xtrace.verify.launches import Launch, Layout
@@ -131,11 +132,13 @@ class _Course:
         written = 0
         for _, island in pair.align.islands():
             for j in island:
+                if copies.is_decision(pair, j):  # what it does is another check's: here every warp is sampled
+                    continue
                 plain[j] = None if j in patches else _compile(pair, j)
                 written |= code[j].writes
         if pair.findings.failed(_EFFECTS, pair.name):
             return None
-        graph = BlockGraph(pair.output)
+        graph = BlockGraph(pair.output.before(pair.align.copy.start) if pair.align.copy else pair.output)
         steps: list[list[int | _Clobber | _Site | _End]] = []
         for block in graph.blocks:
             does: list[int | _Clobber | _Site | _End] = []

@@ -7,7 +7,7 @@ set); and a dry run on made-up launches, which checks where each store would go 
 from __future__ import annotations
 
 from xtrace.isa.model import Flow, Instruction
-from xtrace.verify import dryrun
+from xtrace.verify import copies, dryrun, sampled
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import MNEMONICS
 from xtrace.verify.forms import misaligned
@@ -36,11 +36,13 @@ def check(pair: Pair) -> dict[int, int]:
         return {}
     for _, island in islands:
         for j in island:
-            _allowed(pair, pair.output.code[j])
+            if not copies.is_decision(pair, j):
+                _allowed(pair, pair.output.code[j])
     if pair.claim is None:
         pair.skip(_EFFECTS, "where stores go and what is patched at load is only known with a trace map")
         return {}
     patches = _patches(pair)
+    sampled.check(pair)
     if patches is None or pair.findings.failed(_EFFECTS, pair.name):
         return {}
     return dryrun.check(pair, patches)

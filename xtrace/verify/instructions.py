@@ -48,8 +48,9 @@ def _words(pair: Pair) -> None:
             continue
         if plain_text(old) != plain_text(new) and old.index not in pair.literals:
             pair.fail(Promise.INSTRUCTIONS, f"disassembles differently from original `{old.text}`", new)
-    counts.probe_words = pair.align.words - counts.instructions - len(pair.align.padding)
+    counts.probe_words = pair.align.words - counts.instructions - len(pair.align.padding) - len(pair.align.copy)
     counts.padding_words = len(pair.align.padding)
+    counts.copied_words = len(pair.align.copy)
 
 
 def _movable_bits(pair: Pair, ins: Instruction) -> int:
@@ -61,7 +62,8 @@ def _without_map(pair: Pair) -> None:
     """The original, code addresses blanked, must be a subsequence of the traced kernel."""
     keys = literal_keys(pair.original.code, pair.literals)
     needle = [masked_word(ins.word, pair.isa, keys) for ins in pair.original.code]
-    hay = [masked_word(ins.word, pair.isa, keys) for ins in pair.output.code]
+    traced = pair.output.code[: pair.align.copy.start] if pair.align.copy else pair.output.code
+    hay = [masked_word(ins.word, pair.isa, keys) for ins in traced]
     found = subsequence(needle, hay)
     if found < len(needle):
         lost = pair.original.code[found]

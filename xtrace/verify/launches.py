@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xtrace.verify.emulate import Warp
 
-__all__ = ["Launch", "Layout"]
+__all__ = ["Launch", "Layout", "lone_warp"]
 
 _SLACK = 512  # so much room a ring has behind it, if it may wrap
 _RECORD = 4  # bytes of one event
@@ -78,11 +79,34 @@ class Launch:
             "header_hi": table >> 32,
             "slot_count": count,
         }
-        axes = "XYZ"
-        special = {f"SR_CTAID.{axes[k]}": cta[k] for k in range(3)} | {f"SR_TID.{axes[k]}": tid[k] for k in range(3)}
-        self._special = special | {"SR_VIRTUALSMID": self.smid, "SR_VIRTID": rng.randrange(64), "SR_LANEID": 0}
-        self._constants = {4 * k: threads[k] for k in range(3)} | {0xC + 4 * k: grid[k] for k in range(3)}
+        self._special, self._constants = _surroundings(rng, threads, grid, tid, cta, self.smid)
 
     def warp(self) -> Warp:
         """The warp at its entry."""
         return Warp(self._special, self._constants)
+
+
+def lone_warp(rng: random.Random, block: Sequence[int], cta: int, warp: int) -> Warp:
+    """Warp number ``warp`` of CTA number ``cta`` (below 2**31), of a grid of some shape, at its entry."""
+    x = rng.choice((1, 3, 132, 65535, 1 << 31)) + rng.randrange(2)
+    y = rng.choice((1, 2, 1000)) + rng.randrange(2)
+    grid = [x, y, cta // (x * y) + 1 + rng.randrange(2)]
+    thread = 32 * warp + rng.randrange(min(32, block[0] * block[1] * block[2] - 32 * warp))
+    tid = [thread % block[0], thread // block[0] % block[1], thread // (block[0] * block[1])]
+    number = [cta % x, cta // x % y, cta // (x * y)]
+    return Warp(*_surroundings(rng, block, grid, tid, number, rng.randrange(132)))
+
+
+def _surroundings(
+    rng: random.Random,
+    threads: Sequence[int],
+    grid: Sequence[int],
+    tid: Sequence[int],
+    cta: Sequence[int],
+    smid: int,
+) -> tuple[dict[str, int], dict[int, int]]:
+    """Special registers and constant bank 0 as a warp sees them."""
+    axes = "XYZ"
+    special = {f"SR_CTAID.{axes[k]}": cta[k] for k in range(3)} | {f"SR_TID.{axes[k]}": tid[k] for k in range(3)}
+    special |= {"SR_VIRTUALSMID": smid, "SR_VIRTID": rng.randrange(64), "SR_LANEID": 0}
+    return special, {4 * k: threads[k] for k in range(3)} | {0xC + 4 * k: grid[k] for k in range(3)}

@@ -79,6 +79,8 @@ def _moved(pair: Pair, record: InfoRecord, kind: Carries) -> bytes | None:
         return True
 
     if kind is Carries.BRANCHES:
+        if pair.align.copy and words:
+            return None
         at = 0
         while at < len(words):
             if at + 3 > len(words) or at + 3 + words[at + 2] > len(words):
@@ -100,6 +102,12 @@ def _moved(pair: Pair, record: InfoRecord, kind: Carries) -> bytes | None:
         }[kind]
         if not all(instr(k) for k in places):
             return None
+        if pair.align.copy:  # the list goes on with the instructions of the copy
+            start = pair.align.copy.start * pair.word_bytes
+            again = list(struct.unpack(f"<{len(record.payload) // 4}I", record.payload))
+            for k in places:
+                again[k] += start
+            words += again
     return struct.pack(f"<{len(words)}I", *words)
 
 

@@ -55,6 +55,10 @@ class Pair:
         """New byte offset of the first word of the island before the instruction that stood at ``old``."""
         return self.align.target_index(old // self.word_bytes) * self.word_bytes
 
+    def row_off(self, old: int) -> int:
+        """The same for a row of a debug table: the original's end is the end of the traced code."""
+        return self.align.row_index(old // self.word_bytes) * self.word_bytes
+
     def fail(self, promise: Promise, why: str, ins: Instruction | None = None, *, side: str = "traced") -> None:
         if ins is None:
             self.findings.fail(promise, self.name, why)

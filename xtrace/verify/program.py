@@ -46,6 +46,13 @@ class Program:
                     work.append(j)
         return seen
 
+    def before(self, end: int) -> Program:
+        """The part of the code in front of an instruction that begins a block, without the ways that leave it."""
+        succ, pred = ([[j for j in targets if j < end] for targets in side[:end]] for side in (self.succ, self.pred))
+        starts, entries, unknown = ([i for i in x if i < end] for x in (self.starts, self.entries, self.unknown))
+        probe, block_of = self.probe[:end], self.block_of[:end]
+        return Program(self.code[:end], succ, pred, starts, entries, unknown, probe, self.layout, block_of)
+
     def blocks(self) -> list[range]:
         ends = [*self.starts[1:], len(self.code)]
         return [range(a, b) for a, b in zip(self.starts, ends, strict=True)]

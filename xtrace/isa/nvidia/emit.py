@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import encode as e
+from .decide import Decision
 from .encode import Op, SpecialRegister
 from .schedule import Island, Scheduler, schedule
 
@@ -126,29 +127,30 @@ _CONST_NCTAID = (0xC, 0x10)
 
 
 def prologue(
-    state: UniformState, slot: SlotLayout, regs: PrologueRegisters, presets: Sequence[tuple[int, int]] = ()
+    state: UniformState,
+    slot: SlotLayout,
+    regs: PrologueRegisters,
+    presets: Sequence[tuple[int, int]] = (),
+    decision: Decision | None = None,
 ) -> Island:
     """Entry island: capture the entry times, compute the warp's slot, set up the cursor. Stores nothing.
 
-    ``presets`` are (register, tag) pairs of packets whose tag register is theirs alone.
+    ``presets`` are (register, tag) pairs of packets whose tag register is theirs alone. With a ``decision`` warps that
+    are not sampled leave for the untouched copy of the kernel as early as they can: everything that the decision does
+    not need comes behind it.
     """
     timer, clock, sm, a, b, c = (*regs.general, 0, 0)[:6]  # a line block has no use for the last two
     cx, cy, cz, gx, gy, nx, ny, nz = regs.uniform
     sb, upred = regs.scoreboard, regs.uniform_predicate
     sr = SpecialRegister
     line = regs.block is not None and regs.block[1] == regs.block[2] == 1
-    ops = [
-        e.cs2r32(timer, sr.GLOBALTIMER_LO),
-        e.cs2r32(clock, sr.CLOCK_LO),
-        e.s2r(a, sr.TID_X, sb),
-        *([] if line else [e.s2r(b, sr.TID_Y, sb), e.s2r(c, sr.TID_Z, sb)]),
-        e.s2ur(cx, sr.CTAID_X, sb),
-        e.s2ur(cy, sr.CTAID_Y, sb),
-        e.s2ur(cz, sr.CTAID_Z, sb),
-        e.s2r(sm, sr.SMID, sb),
-        e.uldc(gx, _CONST_NCTAID[0]),
-        e.uldc(gy, _CONST_NCTAID[1]),
-        *([] if regs.block else [e.uldc(n, at) for n, at in zip((nx, ny, nz), _CONST_NTID, strict=True)]),
+    times = [e.cs2r32(timer, sr.GLOBALTIMER_LO), e.cs2r32(clock, sr.CLOCK_LO)]
+    thread = [e.s2r(a, sr.TID_X, sb), *([] if line else [e.s2r(b, sr.TID_Y, sb), e.s2r(c, sr.TID_Z, sb)])]
+    cta = [e.s2ur(cx, sr.CTAID_X, sb), e.s2ur(cy, sr.CTAID_Y, sb), e.s2ur(cz, sr.CTAID_Z, sb)]
+    multiprocessor = [e.s2r(sm, sr.SMID, sb)]
+    grid = [e.uldc(gx, _CONST_NCTAID[0]), e.uldc(gy, _CONST_NCTAID[1])]
+    block = [] if regs.block else [e.uldc(n, at) for n, at in zip((nx, ny, nz), _CONST_NTID, strict=True)]
+    begin = [
         e.umov_imm(state.address, 0, "buffer_lo"),
         e.umov_imm(state.address + 1, 0, "buffer_hi"),
         e.umov_imm(state.header, 0, "header_lo"),
@@ -157,20 +159,20 @@ def prologue(
         e.r2ur(state.timer, timer),
         e.r2ur(state.clock, clock),
     ]
+    warp = []
     if regs.block:  # the image fixes the block size: constants instead of reads of blockDim
-        ops += [e.umov_imm(nx, regs.block[0]), e.umov_imm(ny, regs.block[1])]
-        ops += [e.umov_imm(nz, -(-regs.block[0] * regs.block[1] * regs.block[2] // 32))]
+        warp += [e.umov_imm(nx, regs.block[0]), e.umov_imm(ny, regs.block[1])]
+        warp += [e.umov_imm(nz, -(-regs.block[0] * regs.block[1] * regs.block[2] // 32))]
     if not line:
-        ops += [e.imad_uniform(c, c, ny, b), e.imad_uniform(a, c, nx, a)]
-    ops.append(e.shift_right(a, a, 5))
+        warp += [e.imad_uniform(c, c, ny, b), e.imad_uniform(a, c, nx, a)]
+    warp.append(e.shift_right(a, a, 5))
     if not regs.block:
-        ops += [e.uimad(nz, nz, ny, e.URZ), e.uimad(nz, nz, nx, e.URZ)]
-        ops += [e.uiadd_imm(nz, nz, 31), e.ushift_right(nz, nz, 5)]  # warps per CTA
-    ops += [
-        e.r2ur(ny, a),  # warp in CTA
-        e.r2ur(state.smid, sm),
-        e.uimad(cz, cz, gy, cy),
-        e.uimad(cz, cz, gx, cx),  # CTA number in the grid
+        warp += [e.uimad(nz, nz, ny, e.URZ), e.uimad(nz, nz, nx, e.URZ)]
+        warp += [e.uiadd_imm(nz, nz, 31), e.ushift_right(nz, nz, 5)]  # warps per CTA
+    warp.append(e.r2ur(ny, a))  # warp in CTA
+    keep = [e.r2ur(state.smid, sm)]
+    number = [e.uimad(cz, cz, gy, cy), e.uimad(cz, cz, gx, cx)]  # CTA number in the grid
+    place = [
         e.uimad(cz, cz, nz, ny),  # slot
         e.usetp_less_imm(upred, cz, 0, "slot_count"),
         e.usel_imm(cz, cz, 0, upred, "slot_count"),
@@ -178,7 +180,22 @@ def prologue(
         e.uimad_wide_imm(state.header, cz, HEADER_BYTES, state.header),
         *(e.mov_imm(register, tag) for register, tag in presets),
     ]
-    return schedule(ops)
+    if decision is None:
+        return schedule([*times, *thread, *cta, *multiprocessor, *grid, *block, *begin, *warp, *keep, *number, *place])
+    cta_parts, warp_parts = decision.needs_cta, decision.needs_warp
+    parts = [
+        (True, times),
+        (warp_parts, thread),
+        (cta_parts, cta + grid),
+        (warp_parts, block),
+        (False, multiprocessor + begin),
+        (warp_parts, warp),
+        (False, keep),
+        (cta_parts, number),
+    ]  # in an order in which each needs nothing of later ones, whichever of them come first
+    first, later = ([op for early, ops in parts if early is which for op in ops] for which in (True, False))
+    leave = decision.ops(cta=cz, warp=ny, scratch=(cx, cy), register=sm, scoreboard=sb)
+    return schedule([*first, *leave, *later, *place])
 
 
 def wait_island(scoreboards: int) -> Island:

@@ -27,6 +27,8 @@ class Unit(Enum):
     TO_UNIFORM = "register to uniform"
     ELECT = "elect"
     UNIFORM_PREDICATE = "uniform predicate"
+    PREDICATE = "comparison"
+    BRANCH = "branch"
     MEMORY = "memory"
     SPECIAL = "special register"  # variable latency: needs a write scoreboard
     NOP = "nop"
@@ -60,9 +62,9 @@ class Op:
     def waiting(self, mask: int) -> Op:
         return replace(self, wait=self.wait | mask)
 
-    def guarded(self, predicate: int) -> Op:
+    def guarded(self, predicate: int, *, negated: bool = False) -> Op:
         bit = 1 << (_P_BIT + predicate)
-        word = (self.word & ~(0xF << 12)) | predicate << 12
+        word = (self.word & ~(0xF << 12)) | (predicate | negated << 3) << 12
         return replace(self, word=word, reads=self.reads | bit, guard=bit)
 
 
@@ -154,6 +156,34 @@ def uiadd_imm(d: int, a: int, imm: int) -> Op:
 
 def ushift_right(d: int, a: int, bits: int) -> Op:
     return Op(_word(0x7899 | d << 16 | URZ << 24 | bits << 32, 0x08011600 | a), Unit.UNIFORM, ur(a), ur(d))
+
+
+def uimad_imm(d: int, a: int, imm: int, c: int) -> Op:
+    """d = a * imm + c, 32 bit."""
+    return Op(_word(0x78A4 | d << 16 | a << 24 | imm << 32, 0x0F8E0200 | c), Unit.UNIFORM, ur(a) | ur(c), ur(d))
+
+
+def uand_imm(d: int, a: int, mask: int) -> Op:
+    return Op(_word(0x7892 | d << 16 | a << 24 | mask << 32, 0x0F8EC000 | URZ), Unit.UNIFORM, ur(a), ur(d))
+
+
+def ushift_right_by(d: int, a: int, b: int) -> Op:
+    """d = a >> b; ``b`` names a register."""
+    return Op(_word(0x7299 | d << 16 | URZ << 24 | b << 32, 0x08011600 | a), Unit.UNIFORM, ur(a) | ur(b), ur(d))
+
+
+_COMPARISONS = {"EQ": 0x2070, "NE": 0x5070, "GE": 0x6070}
+
+
+def compare(pd: int, test: str, a: int, u: int, also: int = PT) -> Op:
+    """P = (R a <test> UR u) and P also, unsigned."""
+    word = _word(0x7C0C | a << 24 | u << 32, 0x08700000 | _COMPARISONS[test] | also << 23 | pd << 17)
+    return Op(word, Unit.PREDICATE, r(a) | ur(u) | p(also), p(pd))
+
+
+def branch(where: str) -> Op:
+    """To a place that is filled in when all code has its address; ``where`` names it."""
+    return Op(_word(0x7947, 0x03800000), Unit.BRANCH, patch=where)
 
 
 def uselect_bits(d: int, a: int, mask: int, c: int) -> Op:

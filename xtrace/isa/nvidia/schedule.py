@@ -15,6 +15,7 @@ __all__ = ["Island", "Patch", "Scheduler", "schedule"]
 
 _NO_SB = 7
 _READS_LATE = (Unit.MEMORY, Unit.TO_UNIFORM)  # the guard, or the source, up to two cycles after issue
+_BRANCH_ISSUE = 5  # cycles that compilers leave behind a branch
 _READ_LATE = ~(0x7F << 256)  # stores read registers after issue, but their guard predicate at it
 
 
@@ -48,6 +49,8 @@ def _distance(producer: Op, consumer: Op) -> int:
             return 13
         case Unit.UNIFORM_PREDICATE:
             return 6
+        case Unit.PREDICATE:
+            return 5 if consumer.unit is Unit.PREDICATE else 13
     return 2
 
 
@@ -110,7 +113,7 @@ class Scheduler:
             if claim is not None:
                 pending[claim] = (pending.get(claim, (0, 0))[0] | registers, time)
         self._done.append((op, time))
-        self._free = time + 1
+        self._free = time + (_BRANCH_ISSUE if op.unit is Unit.BRANCH else 1)
         return op, time
 
 
