@@ -6,6 +6,7 @@ import pytest
 
 from xtrace.isa import for_arch
 from xtrace.isa.model import Instruction, Latency
+from xtrace.isa.nvidia.decide import Decision
 from xtrace.isa.nvidia.emit import (
     Cursor,
     ExitRegisters,
@@ -42,8 +43,9 @@ def _parked(gaps: list[int]) -> list[Island]:
     return packet(STATE, SLOT, steps, gaps)
 
 
-def _prologue(block: tuple[int, int, int] | None) -> Island:
-    return prologue(STATE, SLOT, PrologueRegisters(tuple(range(PrologueRegisters.needed(block))), UNIFORM, 0, 2, block))
+def _prologue(block: tuple[int, int, int] | None, decision: Decision | None = None) -> Island:
+    registers = PrologueRegisters(tuple(range(PrologueRegisters.needed(block))), UNIFORM, 0, 2, block)
+    return prologue(STATE, SLOT, registers, decision=decision)
 
 
 def _exit(quads: tuple[int, ...], pair: int | None, predicate: int | None = 3) -> Island:
@@ -60,6 +62,9 @@ ISLANDS = {
     "prologue, line block": [_prologue((256, 1, 1))],
     "prologue, known block": [_prologue((16, 8, 2))],
     "prologue, any block": [_prologue(None)],
+    "prologue, every third CTA": [_prologue((256, 1, 1), Decision(3, 2, None, 0))],
+    "prologue, some warps": [_prologue((16, 8, 2), Decision(1, 0, 0xF0, 0))],
+    "prologue, some warps of some CTAs": [_prologue(None, Decision(12, 5, 0x2A, 0))],
     "packet, neighbours": _packet([1]),
     "packet, apart": _packet([40]),
     "parked, neighbours": _parked([1]),
@@ -149,6 +154,7 @@ def test_probe_code_only_computes_and_stores(name: str, decoded: dict[str, list[
         "USEL",
     }
     allowed |= {"MOV", "ELECT", "ULOP3", "STG", "NOP"}
+    allowed |= {"ISETP", "BRA"} if "CTA" in name or "warps" in name else set()
     assert {ins.base for part in decoded[name] for ins in part} <= allowed
 
 

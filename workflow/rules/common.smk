@@ -2,12 +2,13 @@
 
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from workflow.scripts.config import check, load_yaml, probe_specs
+from workflow.scripts.config import check, load_yaml, probe_set, probe_specs, sampling
 from workflow.scripts.devices import measures, targets
 from xtrace.errors import XtraceError
 
@@ -77,7 +78,7 @@ def cells(pattern, probes, workloads=WORKLOADS, **more):
         path
         for workload in workloads
         for group in probes
-        if group in SUITE[workload]["groups"]
+        if probe_set(group) in SUITE[workload]["groups"]
         for path in expand(pattern, workload=workload, probes=group, **more)
     ]
 
@@ -89,14 +90,20 @@ CELLS = [
     for workload in WORKLOADS
     for tracer in ["xtrace", *TRACERS]
     for probes in TIMED
-    if probes in SUITE[workload]["groups"] and (probes in config["probes"] or probes in GROUPS)
+    if probe_set(probes) in SUITE[workload]["groups"] and (probes in config["probes"] or probes in GROUPS)
     if tracer == "xtrace" or probes in GROUPS
 ]
 
 
 def layout(wildcards):
     """Which of the equivalent traced images is spliced: the fastest that was found by measurement."""
-    return SUITE[wildcards.workload].get("layouts", {}).get(wildcards.probes, 0)
+    return SUITE[wildcards.workload].get("layouts", {}).get(probe_set(wildcards.probes), 0)
+
+
+def specification(wildcards):
+    """What is traced, as the command line says it."""
+    sampled = sampling(wildcards.probes)
+    return f"--probes '{SPECS[probe_set(wildcards.probes)]}'" + (f" --sample {sampled}" if sampled else "")
 
 
 def instrumented(workload, tracer, probes):
@@ -128,7 +135,7 @@ TIMELINES = [w for w in config["timelines"] if (MEASURE and not TARGETS) or Path
 wildcard_constraints:
     workload="|".join(WORKLOADS),
     tracer="|".join(["xtrace", *TRACERS]),
-    probes="|".join(TRACED),
+    probes="|".join(map(re.escape, TRACED)),
     device="|".join(TARGETS) or "-",
 
 

@@ -13,13 +13,13 @@ rule plan:
         mem_mb=memory(2000),
         runtime=30,
     params:
-        spec=lambda wildcards: SPECS[wildcards.probes],
+        spec=specification,
         layout=layout,
         code=SPLICER,
     message:
         "plan: {wildcards.workload}, {wildcards.probes}"
     shell:
-        "python -m xtrace plan {input} --kernel '*' --probes '{params.spec}' --layout {params.layout} --json > {output} 2> {log}"
+        "python -m xtrace plan {input} --kernel '*' {params.spec} --layout {params.layout} --json > {output} 2> {log}"
 
 
 rule splice:
@@ -38,10 +38,10 @@ rule splice:
         mem_mb=memory(2000),
         runtime=30,
     params:
-        spec=lambda wildcards: SPECS[wildcards.probes],
+        spec=specification,
         layout=layout,
         code=SPLICER,
     message:
         "splice: {wildcards.workload}, {wildcards.probes}"
     shell:
-        "python -m xtrace splice {input} --kernel '*' --probes '{params.spec}' --layout {params.layout} -o {output.image} > {log} 2>&1"
+        "python -m xtrace splice {input} --kernel '*' {params.spec} --layout {params.layout} -o {output.image} > {log} 2>&1"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workflow.scripts.common import run
-from workflow.scripts.config import probe_specs
+from workflow.scripts.config import probe_set, probe_specs, sampling
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 
@@ -68,10 +68,11 @@ def old_xtrace(source: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment)
 
 
-def splice(source: Path, original: Path, spec: str, image: Path) -> str:
+def splice(source: Path, original: Path, spec: str, image: Path, sample: str = "") -> str:
     """Splice one image with the older code; returns why that is impossible, or nothing."""
     image.parent.mkdir(parents=True, exist_ok=True)
-    done = old_xtrace(source, "splice", str(original), "--kernel", "*", "--probes", spec, "-o", str(image))
+    options = ["--probes", spec, *(["--sample", sample] if sample else [])]
+    done = old_xtrace(source, "splice", str(original), "--kernel", "*", *options, "-o", str(image))
     if done.returncode == 0:
         return ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -90,12 +91,14 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     specs = probe_specs(given.matched_sites)
     cells = [cell.partition(":")[::2] for cell in given.cells]
-    if unknown := [probes for _, probes in cells if probes not in specs]:
+    if unknown := [probes for _, probes in cells if probe_set(probes) not in specs]:
         raise BadInput("XT7415", f"{unknown[0]!r} is no probe set", where="--cells", hint=f"known: {', '.join(specs)}")
     source = unpack(resolve(given.revision), given.out / "source")
     for workload, probes in cells:
         image = given.out / "traced" / workload / f"{probes}.cubin"
-        reason = splice(source, given.corpus / workload / "original.cubin", specs[probes], image)
+        rule = sampling(probes)
+        original = given.corpus / workload / "original.cubin"
+        reason = splice(source, original, specs[probe_set(probes)], image, str(rule or ""))
         print(f"{workload} {probes}: {reason or 'spliced'}", flush=True)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from xtrace.cli._gate_input import read_budgets
 from xtrace.config import bad_value, check_schema, load_yaml
 from xtrace.errors import BadInput
+from xtrace.sampling import Sampling
 
-__all__ = ["SCHEMA", "check", "load_yaml", "probe_specs"]
+__all__ = ["SCHEMA", "check", "load_yaml", "probe_set", "probe_specs", "sampling"]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 BUDGETS = "configs/budgets.yaml"
@@ -42,7 +43,12 @@ def _check(config: Mapping[str, Any], file: str) -> None:
     workloads = _names(load_yaml(config["suite"]).get("workloads"))
     _known(config["workloads"], workloads, "workloads", file, f"in {config['suite']}")
     _known(config["timelines"], config["workloads"], "timelines", file, "among workloads")
-    _known(config["probes"], groups, "probes", file, f"in {config['matched_sites']}")
+    _known([probe_set(p) for p in config["probes"]], groups, "probes", file, f"in {config['matched_sites']}")
+    for index, name in enumerate(config["probes"]):
+        try:
+            sampling(name)
+        except BadInput as error:
+            raise bad_value(file, f"probes[{index}]", f"{name!r}: {error.what}", name, []) from error
     _known(config["baselines"]["groups"], groups, "baselines.groups", file, f"in {config['matched_sites']}")
     matched = config["measurement"].get("matched", [])
     _known(matched, groups, "measurement.matched", file, f"in {config['matched_sites']}")
@@ -78,6 +84,28 @@ def probe_specs(matched_sites: str | Path) -> dict[str, str]:
         raise BadInput(
             "XT7401", "groups must map names to mappings with a key xtrace", where=str(matched_sites)
         ) from error
+
+
+def probe_set(name: str) -> str:
+    """The group of matched sites that a probe set traces: ``pp`` of ``pp@cta8``."""
+    return name.partition("@")[0]
+
+
+def sampling(name: str) -> Sampling | None:
+    """The rule of a sampled probe set, which is named so that it can stand in file names.
+
+    ``pp@cta8`` is ``--probes pp --sample cta=8``, ``pp@cta8-3+warpgroup1`` is ``--sample cta=8/3,warpgroup=1``. None
+    for a set that is not sampled; BadInput XT3060 to XT3064 as for ``--sample``.
+    """
+    _, at, rule = name.partition("@")
+    if not at:
+        return None
+    parts = []
+    for part in rule.split("+"):
+        key = part.rstrip("0123456789-")
+        value = part[len(key) :]
+        parts.append(f"{key}={value.replace('-', '/') if key == 'cta' else value}")
+    return Sampling.parse(",".join(parts))
 
 
 def _names(section: object) -> list[str]:

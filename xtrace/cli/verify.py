@@ -109,6 +109,7 @@ def _print(verdict: Certificate, image: Path, out: Path, map_path: Path | None) 
         f"{len(verdict.kernels)} kernel{'s' * (len(verdict.kernels) != 1)}: {t['original_instructions']} original "
         f"instructions, {t['identical_words']} identical, {t['retargeted_words']} with a moved code address, "
         f"{t['probe_words']} probe words, {t['kernel_control_fields_changed']} kernel control fields changed"
+        + (f", {t['copied_words']} words of an untouched second copy" if t["copied_words"] else "")
     )
     if map_path is None:
         console.print("no trace map: what only the map tells was not checked (--map)")

@@ -75,13 +75,15 @@ class WarpTrace:
 
 
 def write_trace(
-    device: SimulatedDevice, address: int, table: int, slots: int, layout: SlotLayout, warps: Sequence[WarpTrace]
+    device: SimulatedDevice, address: int, table: int, slots: int, layout: SlotLayout, warps: Sequence[WarpTrace | None]
 ) -> None:
     """Write what traced warps would (layout of docs/decisions/0001); warps beyond ``slots`` share the last slot.
 
-    A warp with ``t_exit_ns`` 0 never exits and leaves no header.
+    A warp with ``t_exit_ns`` 0 never exits and leaves no header; None is one that is not sampled and leaves nothing.
     """
     for number, warp in enumerate(warps):
+        if warp is None:
+            continue
         slot = min(number, slots)
         offset = events = 0
         for tag, clocks in warp.packed():

@@ -1,7 +1,7 @@
 """A simulated device that takes real images, so that measuring jobs can be rehearsed where there is no GPU.
 
 It never executes a kernel: a launch marks the start of every buffer that it is given, lets the virtual clock run, and,
-for a traced image, leaves what its trace map promises (a header for every warp, one record for every record site). All
+for a traced image, leaves what its trace map promises (a header for every sampled warp, one record for every site). All
 its numbers are make-believe. Its name and its driver, ``simulated``, stand in the provenance of everything that is
 measured on it, and :mod:`xtrace.cli.results` never mixes that with real results.
 """
@@ -25,6 +25,7 @@ from xtrace.runtime.device import LaunchConfig
 from xtrace.runtime.failures import driver_error
 from xtrace.runtime.params import PackedParams, pack
 from xtrace.runtime.simulated import INFO, SimulatedDevice, WarpTrace, write_trace
+from xtrace.sampling import Sampling
 
 __all__ = ["DRIVER", "SimulatedMachine"]
 
@@ -74,7 +75,8 @@ class MachineKernel:
             clock = clocks.stop
         start = int(self.device.now_ns) + 1_000
         warp = WarpTrace(t_entry_ns=start, t_exit_ns=start + 1_000, clock_exit=clock + 100, packets=packets)
-        warps = [replace(warp, sm=n % self.device.info.multiprocessors) for n in range(config.warps)]
+        rule, width, sms = Sampling.of_kernel(target.entry), config.warps_per_cta, self.device.info.multiprocessors
+        warps = [replace(warp, sm=n % sms) if rule.takes(n // width, n % width) else None for n in range(config.warps)]
         layout = SlotLayout.of(target.entry["slot"])
         write_trace(self.device, target.address, target.table, target.slots, layout, warps)
 

@@ -64,6 +64,7 @@ def pad(traced: bytes, trace_map: Mapping[str, Any], name: str = "traced image")
     padded["probes"] = f"pad of {trace_map.get('probes', '')}"
     for entry in padded["kernels"]:
         entry |= {"slot": None} | {key: [] for key in _TRACE_KEYS if key in entry}
+        entry.pop("sample", None)  # the branch of the decision is a NOP, too: every warp runs the padded code
         for island in entry["islands"]:
             island["kind"] = "pad"
     return SpliceResult(data, padded)

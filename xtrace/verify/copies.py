@@ -110,6 +110,8 @@ def _ways(pair: Pair) -> None:
     sampled = (pair.claim or {}).get("sample") is not None
     if entered > 1 or (sampled and not entered):
         pair.fail(_TARGETS, f"{entered} branches lead into the copy instead of one")
+    if entered and pair.claim is not None and not sampled:
+        pair.fail(_TARGETS, "a branch leads into the copy, but the map has no sampling rule")
     if any(j in copy for j in output.entries):
         pair.fail(_TARGETS, "the kernel is entered in the copy")
 
