@@ -18,7 +18,7 @@ RUN_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(RUN_EXTRAS))
 TEST_EXTRAS := dev,kernels,gpu,slurm
 TEST_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(TEST_EXTRAS))
 
-.PHONY: help run test test-slurm lint fmt bench headline clean
+.PHONY: help run test test-slurm lint fmt bench ablation headline clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -57,6 +57,9 @@ test-slurm: $(TEST_STAMP)  ## start a one-node Slurm (root; slurm-wlm, munge), r
 
 bench: $(RUN_STAMP)  ## time plan, splice and verify on one core, against their targets
 	$(BIN)/python workflow/scripts/benchmark.py
+
+ablation: $(RUN_STAMP)  ## after make run, with a GPU: what each optimisation of the probes is worth
+	$(BIN)/python workflow/scripts/ablation.py --out results/ablation-run
 
 headline: $(RUN_STAMP)  ## print the headline numbers of the last run
 	@$(BIN)/python -m workflow.scripts.headline results

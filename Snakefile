@@ -18,6 +18,7 @@ include: "workflow/rules/overhead.smk"
 include: "workflow/rules/gate.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/plots.smk"
+include: "workflow/rules/ablation.smk"
 include: "workflow/rules/report.smk"
 
 

@@ -11,6 +11,7 @@ from tests.splice.test_spliced_gpu import launches
 from workflow.scripts import slow_probe
 from xtrace.errors import Refused
 from xtrace.splice import Options, SpliceResult, apply, plan
+from xtrace.splice.controls import clocks_only, prologue_only
 from xtrace.splice.pad import pad
 
 
@@ -36,6 +37,31 @@ def test_a_pad_image_computes_the_same_bits(device: Any, name: str, kernel: str)
     original = launches.run(device, loaded.data, name, kernel)
     padded = launches.run(device, pad(traced.data, traced.map).data, name, kernel)
     assert all(a.tobytes() == b.tobytes() for a, b in zip(original, padded, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "kernel"), launches.kernels())
+def test_a_part_of_the_probes_computes_the_same_bits(device: Any, name: str, kernel: str) -> None:
+    from xtrace.runtime.buffers import SlotLayout, TraceBuffer
+    from xtrace.runtime.patching import kernel_entry, patch_image
+
+    loaded = image(name)
+    traced = plan(loaded, [loaded.kernel(kernel)], "op:*", Options(1 << 14))
+    try:
+        prologue, clocks = prologue_only(traced), clocks_only(traced)
+    except Refused as why:
+        pytest.skip(f"refused: {why.what}")
+    original = launches.run(device, loaded.data, name, kernel)
+    alone = launches.run(device, prologue.data, name, kernel)
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(original, alone, strict=True))
+    launch = launches.MANIFEST["images"][name]["launch"]
+    grid = launch["kernels"][kernel]["grid"]
+    slots = grid[0] * grid[1] * grid[2] * -(-launch["threads"] // 32)
+    with TraceBuffer(device, SlotLayout.of(kernel_entry(clocks.map, kernel)["slot"]), slots) as buffer:
+        read = launches.run(device, patch_image(clocks.data, clocks.map, {kernel: buffer.target}), name, kernel)
+        summary = buffer.summary()
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(original, read, strict=True))
+    assert (summary.warps, summary.overwritten) == (slots, 0)
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ import pytest
 
 from tests.splice.conftest import GOLDEN, image
 from xtrace.errors import Refused
-from xtrace.splice import Options, apply, plan
+from xtrace.splice import Form, Options, apply, plan
 
 found = importlib.util.spec_from_file_location("golden_launches_for_splice", GOLDEN / "launches.py")
 assert found
@@ -25,17 +25,27 @@ def device() -> Any:
     return open_device()
 
 
+FORMS = [
+    ("sche", Form.SCHEDULED),
+    ("pp", Form.SCHEDULED),
+    ("block", Form.SCHEDULED),
+    *(("op:*", form) for form in Form),
+]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("probes", ["sche", "pp", "block", "op:*"])
+@pytest.mark.parametrize(("probes", "form"), FORMS)
 @pytest.mark.parametrize(("name", "kernel"), launches.kernels())
-def test_outputs_are_the_same_bits_and_no_record_is_lost(device: Any, name: str, kernel: str, probes: str) -> None:
+def test_outputs_are_the_same_bits_and_no_record_is_lost(
+    device: Any, name: str, kernel: str, probes: str, form: Form
+) -> None:
     from xtrace.runtime.buffers import SlotLayout, TraceBuffer
     from xtrace.runtime.checks import trace_facts
     from xtrace.runtime.patching import kernel_entry, patch_image
 
     loaded = image(name)
     try:
-        result = apply(plan(loaded, [loaded.kernel(kernel)], probes, Options(1 << 14)))
+        result = apply(plan(loaded, [loaded.kernel(kernel)], probes, Options(1 << 14, form=form)))
     except Refused as why:
         pytest.skip(f"refused: {why.what}")
     launch = launches.MANIFEST["images"][name]["launch"]

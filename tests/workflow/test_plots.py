@@ -14,7 +14,17 @@ from matplotlib.figure import Figure
 from tests.trace.synthetic import KERNEL, attention
 from tests.workflow.samples import FA3, GEMM, SOFTMAX, write_results
 from workflow.scripts.common import read_table
-from workflow.scripts.plots import architecture, coverage, distributions, dose, overhead, preservation, timeline, trend
+from workflow.scripts.plots import (
+    ablation,
+    architecture,
+    coverage,
+    distributions,
+    dose,
+    overhead,
+    preservation,
+    timeline,
+    trend,
+)
 from workflow.scripts.plots.__main__ import main
 from workflow.scripts.plots.rows import Row, pages
 from workflow.scripts.plots.style import LEVEL_COLOURS, ROWS, SMALL, WIDTH, save, setup
@@ -60,6 +70,7 @@ def every_figure(results: Path) -> dict[str, list[Figure]]:
         "replicates": distributions.strip(table(results, "replicates", distributions.REPLICATES), cells),
         "dose": dose.draw(points, fits),
         "trend": trend.draw(table(results, "trend", trend.COLUMNS)),
+        "ablation": ablation.draw(table(results, "ablation", ablation.COLUMNS)),
         "architectures": architecture.draw(table(results, "architectures", architecture.COLUMNS)),
     }
 
@@ -259,7 +270,10 @@ def test_the_architecture_matrix_shows_what_is_unsupported(results: Path) -> Non
     assert "gfx942" in text
 
 
-@pytest.mark.parametrize("name", ["coverage", "overhead", "blocks", "replicates", "dose", "trend", "architectures"])
+FIGURES = ["coverage", "overhead", "blocks", "replicates", "dose", "trend", "architectures", "ablation"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
 def test_an_empty_table_gives_words_not_an_empty_plot(results: Path, tmp_path: Path, name: str) -> None:
     header = (results / f"{name}.csv").read_text().split("\n", 1)[0]
     (tmp_path / "t.csv").write_text(header + "\n")
@@ -275,6 +289,13 @@ def test_an_empty_table_gives_words_not_an_empty_plot(results: Path, tmp_path: P
 
 def extra(results: Path, name: str) -> list[str]:
     return ["--fit", str(results / "dose_fit.csv")] if name == "dose" else []
+
+
+def test_a_step_of_the_ablation_says_what_it_gains_or_costs(results: Path) -> None:
+    shown = words(ablation.draw(table(results, "ablation", ablation.COLUMNS)))
+    assert "-0.19 [-0.19, -0.19]" in shown  # the second step is slower than the first
+    assert "+0.97 [+0.97, +0.97]" in shown
+    assert "not measured" in shown  # the workload without samples
 
 
 def test_rows_keep_groups_together_and_none_is_lost() -> None:

@@ -123,6 +123,17 @@ def raw_samples(_wildcards):
     return sorted(str(p) for w in WORKLOADS for place in (folder, folder / w) for p in place.glob(f"{w}.*.json"))
 
 
+ABLATION = [  # workloads whose probes are taken apart
+    workload for workload in ("fa_fwd_hd128_causal_triton", "fa3_fwd_hd128_causal") if workload in WORKLOADS
+]
+
+
+def ablation_samples(_wildcards):
+    """Recorded samples of the ablation, if there are any."""
+    path = Path(config["recorded"], "ablation", "steps.json")
+    return [str(path)] if path.is_file() else []
+
+
 def trace_file(workload):
     """The trace whose timeline is shown: of this run if it measures on its own machine, otherwise recorded."""
     folder = "results/traces" if MEASURE and not TARGETS else f"{config['recorded']}/traces"

@@ -1,4 +1,4 @@
-FIGURES = ["coverage", "overhead", "replicates", "blocks", "dose", "trend", "architectures"]
+FIGURES = ["coverage", "overhead", "replicates", "blocks", "dose", "trend", "architectures", "ablation"]
 
 
 rule report:
@@ -12,6 +12,7 @@ rule report:
             "results/overhead.csv",
             "results/architectures.csv",
             "results/trend.csv",
+            "results/ablation.csv",
         ],
         files="results/tables",
         corpus=expand("results/corpus/{workload}/meta.json", workload=WORKLOADS),

@@ -95,6 +95,7 @@ rule tables:
     """The tables of the report as Markdown, CSV and LaTeX."""
     input:
         [
+            "results/ablation.csv",
             "results/architectures.csv",
             "results/certificates.csv",
             "results/coverage.csv",

@@ -139,12 +139,12 @@ def _shown(row: Mapping[str, Any], value: str, low: str, high: str) -> str:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="ablation_table", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--samples", type=Path, help="raw samples of ablation.py; without them nothing is measured")
-    parser.add_argument("--workloads", nargs="*", default=[], help="default: those that have samples")
+    parser.add_argument("--workloads", nargs="*", help="default: those that have samples")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     document = None if given.samples is None else read_json(given.samples)
-    workloads = given.workloads or ([] if document is None else list(document.get("images", {})))
     try:
+        workloads = list((document or {}).get("images", {})) if given.workloads is None else given.workloads
         table = rows(document, workloads)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadInput("XT7464", f"not samples of the ablation: {error!r}", where=str(given.samples)) from error

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow.scripts import (
+    ablation_table,
     architecture_table,
     certificate_table,
     coverage_table,
@@ -35,7 +36,7 @@ PROBES = ("sche", "matrix", "waits", "pp")
 COST = {"xtrace": 0.01, "proton": 0.03, "proton-global": 0.04, "ptx-probe": 0.05, "ptx-probe-charitable": 0.02}
 PROCESSES, BLOCKS, CONTROL = 10, 20, 8
 MISSING, BROKEN = 17, 41  # every so many cells
-FIGURES = ("overhead", "blocks", "replicates", "dose", "trend", "architectures", "coverage")
+FIGURES = ("overhead", "blocks", "replicates", "dose", "trend", "architectures", "ablation", "coverage")
 
 
 def cells(count: int) -> list[tuple[str, str, str]]:
@@ -135,6 +136,7 @@ def steps(out: Path, every: Sequence[tuple[str, str, str]]) -> dict[str, Callabl
             ["--results", str(out), "--tracers", *TRACERS[1:], "--out", table["architectures"], "--corpus"]
             + [str(out / "corpus" / w / "meta.json") for w in workloads]
         ),
+        "ablation": lambda: ablation_table.main(["--workloads", *workloads[:2], "--out", table["ablation"]]),
         "tables": lambda: export_tables.main(["--results", str(out), "--out", str(out / "tables")]),
     }
     figures = {f"figure {n}": lambda n=n: figure(n, n, *more.get(n, [])) for n in FIGURES}

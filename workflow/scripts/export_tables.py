@@ -26,6 +26,7 @@ TITLES = {
     "refusals": "Refused sites by reason",
     "overhead": "Overhead of a traced launch",
     "architectures": "Architectures and tracers",
+    "ablation": "What each step of making probes cheap is worth",
 }
 
 
@@ -81,6 +82,13 @@ def refusals(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(report_view.refusals(table), columns=columns)
 
 
+def ablation(table: pd.DataFrame) -> pd.DataFrame:
+    names = {"overhead": "overhead (%)", "gain": "gain (%)", "processes": "S"}
+    columns = ("workload", "arm", "what", "events", "words", "overhead", "gain", "processes", "note")
+    shown = [{names.get(k, k): row[k] for k in columns} for row in report_view.ablation(table)["rows"]]
+    return pd.DataFrame(shown)
+
+
 VIEWS: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "certificates": certificates,
     "preservation": preservation,
@@ -88,6 +96,7 @@ VIEWS: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "refusals": refusals,
     "overhead": overhead,
     "architectures": lambda table: table,
+    "ablation": ablation,
 }
 
 

@@ -157,6 +157,7 @@ def build(
         "overhead": section("overhead", report_view.overhead, tables, errors),
         "architectures": section("architectures", lambda t: {"rows": t.to_dict("records")}, tables, errors),
         "trend": section("trend", report_view.trend, tables, errors),
+        "ablation": section("ablation", report_view.ablation, tables, errors),
     }
     refusals = section("refusals", lambda t: {"refusals": report_view.refusals(t)}, tables, errors)
     sections["coverage"] |= {"refusals": refusals.get("refusals", []), "refusals_error": refusals.get("error", "")}
@@ -170,6 +171,7 @@ def build(
     sections["overhead"]["figures"] = [picture(results, stem, stem, alt) for stem, alt in OVERHEAD_FIGURES.items()]
     alt = "What is supported, verified and measured on each architecture"
     sections["architectures"]["figures"] = [picture(results, "architectures", "architectures", alt)]
+    sections["ablation"]["figures"] = [picture(results, "ablation", "ablation", "What each step is worth")]
     usable = {name: table if not sections.get(name, {}).get("error") else None for name, table in tables.items()}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from workflow.scripts import (
+    ablation_table,
     architecture_table,
     certificate_table,
     coverage_table,
@@ -28,8 +29,9 @@ TABLES = {
     "overhead": overhead_table.COLUMNS,
     "architectures": architecture_table.COLUMNS,
     "trend": trend_table.COLUMNS,
+    "ablation": ablation_table.COLUMNS,
 }
-MAY_BE_EMPTY = {"refusals", "trend"}  # nothing was refused, nothing was measured
+MAY_BE_EMPTY = {"refusals", "trend", "ablation"}  # nothing was refused, nothing was measured, not in this run
 
 
 def load(results: Path, names: Iterable[str] = tuple(TABLES)) -> tuple[dict[str, pd.DataFrame | None], dict[str, str]]:

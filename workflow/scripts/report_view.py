@@ -10,7 +10,18 @@ import pandas as pd
 from workflow.scripts.preservation_table import LEVELS, aggregate
 from workflow.scripts.values import number, plain_reason
 
-__all__ = ["certificates", "corpus", "coverage", "overhead", "no_figure", "preservation", "refusals", "share", "trend"]
+__all__ = [
+    "ablation",
+    "certificates",
+    "corpus",
+    "coverage",
+    "overhead",
+    "no_figure",
+    "preservation",
+    "refusals",
+    "share",
+    "trend",
+]
 
 PROVENANCE = ("device", "driver", "cuda", "torch", "triton", "clocks", "date", "git", "xtrace")
 
@@ -166,3 +177,17 @@ def trend(table: pd.DataFrame) -> dict[str, Any]:
         cells = {"cells": len(group), "tracers": ", ".join(dict.fromkeys(group["tracer"]))}
         rows.append({"revision": revision, "days": " to ".join(dict.fromkeys((days[0], days[-1]))), **cells})
     return {"rows": rows}
+
+
+def ablation(table: pd.DataFrame) -> dict[str, Any]:
+    """Images of the ablation in the order of the steps, controls last, and where their samples come from."""
+    rows = []
+    for r in table.to_dict("records"):
+        row = {k: r[k] for k in ("workload", "arm", "kind", "what", "events", "words", "processes", "note")}
+        row["overhead"] = _with_interval(r["overhead_percent"], r["low_percent"], r["high_percent"])
+        row["gain"] = _with_interval(r["gain_percent"], r["gain_low_percent"], r["gain_high_percent"])
+        rows.append(row | {k: "" for k in ("overhead", "gain") if row[k] == "none"})
+    known = [name for name in PROVENANCE if name in table]
+    places = table.loc[table["device"] != "", ["workload", *known]].drop_duplicates()
+    found = [f"{p['workload']}: " + ", ".join(f"{k} {p[k]}" for k in known) for p in places.to_dict("records")]
+    return {"rows": _first(rows), "provenance": found}

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from workflow.scripts.common import read_table, run
 from workflow.scripts.plots import (
+    ablation,
     architecture,
     coverage,
     distributions,
@@ -30,6 +31,7 @@ from workflow.scripts.plots.style import save, setup
 FIGURES: dict[str, tuple[Sequence[str], Callable[[pd.DataFrame], list[Figure]]]] = {
     "overhead": (overhead.COLUMNS, overhead.draw),
     "trend": (trend.COLUMNS, trend.draw),
+    "ablation": (ablation.COLUMNS, ablation.draw),
     "architectures": (architecture.COLUMNS, architecture.draw),
 }
 SPREADS = {
