@@ -9,18 +9,27 @@ A register that is dead by data flow is still not free while
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from xtrace.isa.model import Instruction, Latency
 
 from .cfg import Block, ControlFlow
 from .dataflow import forward
 
-__all__ = ["InFlight", "inflight"]
+__all__ = ["Awaited", "InFlight", "inflight"]
 
 _BEFORE_FENCE = 8  # cycles from a register's write to the fence of a matrix operation that uses it (7.1)
 _ACTING_TAGS = frozenset({"matrix_commit", "matrix_wait", "memory"})
 _MAX_GROUPS = 8  # older groups are merged into the oldest: more ownership, never less
+
+
+class Awaited(NamedTuple):
+    """What an instruction's own wait changes."""
+
+    busy: int  # as in :class:`InFlight`, once the wait is over
+    guarded: tuple[int, ...]  # by scoreboard: registers that its wait frees
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class InFlight:
 
     busy: tuple[int, ...]  # registers not to be written (owned, in a fence window, or pending)
     claimed: tuple[int, ...]  # bit k: the kernel may have claims outstanding on scoreboard k
+    awaited: Mapping[int, Awaited]  # of instructions that wait for a scoreboard
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,15 @@ def _pending_groups(ins: Instruction) -> int:
         if tag.startswith("pending="):
             return int(tag[8:])
     return 0
+
+
+def _awaited(s: _State, wait: int, window: int) -> Awaited:
+    guarded = tuple(w | r if wait >> k & 1 else 0 for k, (w, r) in enumerate(zip(s.writes, s.reads, strict=True)))
+    kept = [0 if wait >> k & 1 else w | r for k, (w, r) in enumerate(zip(s.writes, s.reads, strict=True))]
+    busy = s.unprotected | s.open_group | window
+    for mask in (*kept, *s.groups):
+        busy |= mask
+    return Awaited(busy, guarded)
 
 
 def _step(s: _State, ins: Instruction, late: int) -> _State:
@@ -182,6 +201,7 @@ def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
     fence = _fence_windows(cfg)
     busy = [0] * len(ins)
     claimed = [0] * len(ins)
+    awaited: dict[int, Awaited] = {}
     for block in cfg.blocks:
         if block.number not in start:
             continue
@@ -190,7 +210,9 @@ def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
         for i in block.indices:
             busy[i] = owned | fence[i]
             claimed[i] = state.claimed
+            if wait := ins[i].control.wait_mask:
+                awaited[i] = _awaited(state, wait, fence[i])
             if acts[i] or state.unprotected & ins[i].writes:
                 state = _step(state, ins[i], late)
                 owned = state.busy
-    return InFlight(tuple(busy), tuple(claimed))
+    return InFlight(tuple(busy), tuple(claimed), awaited)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from xtrace.image import Image, Kernel
@@ -13,7 +13,7 @@ from xtrace.isa.protocol import Isa
 
 from .budget import register_caps
 from .cfg import ControlFlow, build_cfg
-from .divergence import divergent_points
+from .divergence import Lanes, lanes
 from .inflight import InFlight, inflight
 from .liveness import Liveness, liveness
 from .loops import Loop, find_loops
@@ -33,6 +33,14 @@ class KernelAnalysis:
     isa: Isa
     instructions: tuple[Instruction, ...]
     where: str
+    probed: frozenset[int] = frozenset()  # instructions at which records stand
+
+    def probing(self, sites: Iterable[int]) -> KernelAnalysis:
+        """The same kernel with records at ``sites``, on which :attr:`divergent` depends; what is known is kept."""
+        other = replace(self, probed=frozenset(sites))
+        known = {k: v for k, v in self.__dict__.items() if k not in ("probed", "lanes")}
+        other.__dict__.update(known)
+        return other
 
     @cached_property
     def cfg(self) -> ControlFlow:
@@ -48,9 +56,18 @@ class KernelAnalysis:
         return inflight(self.cfg, self.isa.scoreboards, layout["R"].mask | layout["UR"].mask)
 
     @cached_property
+    def lanes(self) -> Lanes:
+        return lanes(self.cfg, self.isa.layout, self.probed)
+
+    @property
     def divergent(self) -> tuple[bool, ...]:
-        """Whether the warp's lanes may be apart before each instruction."""
-        return divergent_points(self.cfg, self.isa.layout)
+        """Whether a second lane group of the warp may run, and pass records, before each instruction."""
+        return self.lanes.apart
+
+    @property
+    def sole(self) -> tuple[bool, ...]:
+        """Whether at most one lane of the warp gets to each instruction."""
+        return self.lanes.sole
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
@@ -106,11 +123,12 @@ class KernelAnalysis:
     def reachable(self, index: int) -> bool:
         return self.cfg.block_of[index] in self.cfg.reachable
 
-    def recently_used(self, index: int) -> int:
+    def recently_used(self, index: int, *, signalled: bool = True) -> int:
         """Registers whose fixed-latency read or write may not be over yet when control reaches ``index``.
 
         Such results are not signalled, only counted (facts/sass.md 7.1): operands are read within 8 cycles of
-        issue, results arrive within 16, those of matrix and double-precision instructions within 40.
+        issue, results arrive within 16, those of matrix and double-precision instructions within 40. Operands that a
+        scoreboard guards are left out if not ``signalled``.
         """
         bits = self._slow_results.get(index, 0)
         issue, predecessors = self._issue_cycles, self.cfg.predecessors
@@ -123,7 +141,10 @@ class KernelAnalysis:
                 continue
             best[i] = age
             ins = self.instructions[i]
-            bits |= ins.reads | ins.writes if age < _OPERAND_READ else ins.writes
+            bits |= ins.writes
+            claims = ins.control.write_sb is not None or ins.control.read_sb is not None
+            if age < _OPERAND_READ and (signalled or not claims):
+                bits |= ins.reads
             stack += [(p, age) for p in predecessors[i]]
         return bits
 

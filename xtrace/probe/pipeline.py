@@ -17,7 +17,7 @@ from .site import Site
 __all__ = ["COMPUTE", "pipeline_sites"]
 
 COMPUTE = "compute"
-_LOADS = frozenset({"memory", "global_load", "shared_load", "local_load"})
+_LOADS = frozenset({"memory", "global_load", "shared_load", "local_load", "mbarrier_arrive"})
 _MAX_MOVE = 12  # instructions that a boundary may be moved when registers are short
 _MIN_COMPUTE = 4  # instructions
 _SAME_WAIT = 6  # instructions from a copy wait to the barrier that completes it
@@ -161,4 +161,5 @@ def _ends_wait(a: KernelAnalysis, index: int) -> bool:
 
 
 def _is_plain(ins: Instruction) -> bool:
+    """Whether nothing is waited for, and no phase begins."""
     return ins.tags <= _LOADS and ins.flow is Flow.FALL and not ins.opaque

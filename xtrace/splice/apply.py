@@ -114,6 +114,7 @@ def _step(p: PlacedSite) -> Step:
         scoreboard=p.scoreboard,
         wait_first=p.wait_first,
         wait_last=p.wait_last,
+        shared_waits=p.shared_waits,
     )
 
 

@@ -148,6 +148,8 @@ class Builder:
     def _elections(self, stores: list[int]) -> None:
         """One lane for the stores: elected as early as needed, and again where no predicate lasts."""
         line, islands = self._line, self.packet.islands
+        if line.sole:
+            return
         elected, since = islands[0].elect, 0
         for store in stores:
             if elected is not None and not predicate_bit(line.a, elected) & line.touched(since, store):

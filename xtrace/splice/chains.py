@@ -18,7 +18,7 @@ from xtrace.isa.model import Flow
 
 from .model import MAX_EVENTS, PlacedSite
 
-__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "reached", "single", "split"]
+__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "interferes", "reached", "single", "split"]
 
 _MAX_BETWEEN = 4096  # instructions: bounds the work for a pair of sites
 _OPTIONAL_RUN = 2  # optional events between two neighbours
@@ -149,7 +149,7 @@ def _extend(a: KernelAnalysis, chain: Chain, records: Sequence[PlacedSite], k: i
 def alone(a: KernelAnalysis, p: PlacedSite) -> bool:
     """Whether a record must be done within its own island.
 
-    Where lanes may be apart another lane group can run at any kernel instruction, and move the cursor. At the entry
+    Where a second lane group may run it can do so at any kernel instruction, and move the cursor. At the entry
     the island is part of the prologue's, which leaves nothing half done.
     """
     return p.site.index == 0 or a.divergent[p.site.index]
@@ -173,11 +173,17 @@ def between(a: KernelAnalysis, p: int, q: int, islands: Set[int]) -> Between | N
     touched = 0
     for count, i in enumerate(inside):
         ins = a.instructions[i]
-        bad = "converge" in ins.tags or ins.opaque or a.isa.max_registers(ins) is not None or a.divergent[i]
+        bad = interferes(a, i) or a.divergent[i]
         if bad or (i in islands and i != p) or ins.flow is Flow.EXIT or count > _MAX_BETWEEN:
             return None
         touched |= ins.reads | ins.writes
     return Between(touched, cycles)
+
+
+def interferes(a: KernelAnalysis, i: int) -> bool:
+    """Whether lanes or registers may change hands at an instruction. One lane alone meets nobody."""
+    ins = a.instructions[i]
+    return ("converge" in ins.tags and not a.sole[i]) or ins.opaque or a.isa.max_registers(ins) is not None
 
 
 def _cycles(a: KernelAnalysis, indices: range) -> int:

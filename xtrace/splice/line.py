@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from xtrace.analysis import KernelAnalysis
 
-from .chains import Between, Chain, alone
+from .chains import Between, Chain, alone, interferes
 from .model import Form
 from .resources import FreeFinder
 
@@ -46,6 +46,7 @@ class Line:
         self.places = list(chain.places)
         self.gaps = list(chain.gaps)
         self.helpers = form is Form.SCHEDULED and not alone(a, chain.events[0].record)
+        self.sole = a.sole[chain.places[0]]  # one lane is alone on the whole line: nothing to elect
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
         self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
@@ -75,7 +76,7 @@ class Line:
         bits = 0
         for event in self.chain.events:
             if first <= event.place <= last:
-                bits |= self.a.inflight.busy[event.record.site.index]
+                bits |= self.free.busy(event.record.site.index)
         return bits
 
     def lasts(self, place: int, data: int, unit: int) -> int:
@@ -96,6 +97,8 @@ class Line:
     def _served_from(self) -> int | None:
         """First place from which on one election serves all stores; None where there is none."""
         last = len(self.places) - 1
+        if self.sole:
+            return 0
         for k in range(last + 1):
             if self.lasting(k, last):
                 return next((n for n in range(k, last + 1) if self.cycles(k, n) >= PREPARATION - 1), None)
@@ -116,7 +119,9 @@ class Line:
         return cost + (PREPARATION if self.lasting(place, place) else _ALL_LANES)
 
     def _served(self, place: int) -> bool:
-        """Whether a lane can be elected early enough at an island of the chain."""
+        """Whether a lane can be elected early enough at an island of the chain, or need not be."""
+        if self.sole:
+            return True
         early = (k for k in range(place) if self.cycles(k, place) >= PREPARATION - 1)
         return any(self.lasting(k, place) for k in early)
 
@@ -129,7 +134,7 @@ class Line:
         a, start, touched, cycles = self.a, self.places[-1], 0, 0
         for i in range(start, a.cfg.blocks[a.cfg.block_of[start]].last):
             ins = a.instructions[i]
-            if _interferes(a, i) or i + 1 in self.taken:
+            if interferes(a, i) or i + 1 in self.taken:
                 break
             touched |= ins.reads | ins.writes
             cycles += max(ins.control.stall, 1)
@@ -146,7 +151,7 @@ class Line:
         cycles = 0
         for i in range(start, a.cfg.blocks[a.cfg.block_of[start]].last):
             ins = a.instructions[i]
-            if _interferes(a, i) or i + 1 in self.taken:
+            if interferes(a, i) or i + 1 in self.taken:
                 return
             step = max(ins.control.stall, 1)
             before, cycles = before | ins.reads | ins.writes, cycles + step
@@ -169,7 +174,7 @@ class Line:
         a, start, touched, cycles = self.a, self.chain.places[-1], 0, 0
         for i in range(start, a.cfg.blocks[a.cfg.block_of[start]].last):
             ins = a.instructions[i]
-            if _interferes(a, i) or i + 1 in self.taken:
+            if interferes(a, i) or i + 1 in self.taken:
                 return
             touched |= ins.reads | ins.writes
             cycles += max(ins.control.stall, 1)
@@ -183,7 +188,7 @@ class Line:
         best: tuple[int, Between, int] | None = None
         later = self.touched(0, until)
         for i in range(start - 1, a.cfg.blocks[a.cfg.block_of[start]].first - 1, -1):
-            if _interferes(a, i) or i in self.taken or i == 0 or a.divergent[i]:
+            if interferes(a, i) or i in self.taken or i == 0 or a.divergent[i]:
                 break
             ins = a.instructions[i]
             touched |= ins.reads | ins.writes
@@ -195,11 +200,6 @@ class Line:
             if cycles >= PREPARATION:
                 break
         return best if best is not None and best[1].cycles >= _WORTH_PREPARING else None
-
-
-def _interferes(a: KernelAnalysis, i: int) -> bool:
-    ins = a.instructions[i]
-    return "converge" in ins.tags or ins.opaque or a.isa.max_registers(ins) is not None
 
 
 def predicate_bit(a: KernelAnalysis, number: int) -> int:

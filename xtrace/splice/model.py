@@ -96,6 +96,7 @@ class PlacedSite:
     scoreboard: int | None = None  # None: nothing is stored in this island
     wait_first: int = 0
     wait_last: bool = False
+    shared_waits: tuple[tuple[int, int], ...] = ()  # (scoreboard, registers) for which the kernel waits here anyway
     quads: tuple[int, ...] = ()  # exit only: up to two runs of four registers
     pair: int | None = None  # exit only: a pair where there is no run of four
     scratch: tuple[int, ...] = ()  # entry only

@@ -76,6 +76,7 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
         result.refused += [RefusedSite(s, str(reason)) for s in sites]
         return result
     result.state = state
+    result.analysis = a = a.probing(site.index for site in sites if site.kind == "record")
     free = FreeFinder(a)
     _place_entry(result, sites, free)
     if not result.placed:

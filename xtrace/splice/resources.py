@@ -33,15 +33,19 @@ def touches_scoreboard(ins: Instruction) -> int:
 
 
 class Free:
-    """What a probe may use directly before one instruction."""
+    """What a probe may use directly before one instruction, or behind that instruction's own wait (``waits``)."""
 
-    def __init__(self, a: KernelAnalysis, index: int, limit: int) -> None:
+    def __init__(self, a: KernelAnalysis, index: int, limit: int, *, waits: bool = False) -> None:
         layout = a.isa.layout
-        taken = a.liveness.before[index] | a.inflight.busy[index] | a.recently_used(index)
+        busy = a.inflight.awaited[index].busy if waits else a.inflight.busy[index]
+        taken = a.liveness.before[index] | busy | a.recently_used(index, signalled=not waits)
         self._general = layout["R"].mask & ~taken & ((1 << max(limit, 0)) - 1)
         self._predicates = (layout["P"].mask & ~taken) >> layout["P"].first_bit
         self.unnamed = layout["R"].mask & ~a.named
         self.scoreboards = [k for k in range(a.isa.scoreboards) if not a.inflight.claimed[index] >> k & 1]
+        if waits:
+            mask = a.instructions[index].control.wait_mask
+            self.scoreboards += [k for k in range(a.isa.scoreboards) if mask >> k & 1 and k not in self.scoreboards]
 
     def groups(self, width: int) -> Iterator[int]:
         """Aligned runs of ``width`` free general registers: never-named ones first, then from the top."""
@@ -75,6 +79,7 @@ class FreeFinder:
     def __init__(self, a: KernelAnalysis) -> None:
         self._a = a
         self._cache: dict[int, Free] = {}
+        self._waits: set[int] = set()
 
     def limit(self, index: int) -> int:
         """First general register number that must not be used."""
@@ -84,5 +89,31 @@ class FreeFinder:
 
     def at(self, index: int) -> Free:
         if index not in self._cache:
-            self._cache[index] = Free(self._a, index, self.limit(index))
+            self._cache[index] = Free(self._a, index, self.limit(index), waits=index in self._waits)
         return self._cache[index]
+
+    def wait_along(self, index: int) -> bool:
+        """From now on the island at ``index`` may wait for what the instruction there waits for anyway.
+
+        That delays nothing: the kernel would stand at the same place until then. False if it does not wait, or if that
+        was known.
+        """
+        if index in self._waits or index not in self._a.inflight.awaited:
+            return False
+        self._waits.add(index)
+        self._cache.pop(index, None)
+        return True
+
+    def busy(self, index: int) -> int:
+        """Registers that hardware may still read or write, seen from the island at ``index``."""
+        flight = self._a.inflight
+        return flight.awaited[index].busy if index in self._waits else flight.busy[index]
+
+    def shared_waits(self, index: int, registers: int, scoreboard: int | None) -> tuple[tuple[int, int], ...]:
+        """(scoreboard, registers) of the waits that an island at ``index`` shares with the instruction there."""
+        if index not in self._waits:
+            return ()
+        claimed = self._a.inflight.claimed[index]
+        guarded = self._a.inflight.awaited[index].guarded
+        mask = self._a.instructions[index].control.wait_mask & claimed
+        return tuple((k, bits) for k, bits in enumerate(guarded) if mask >> k & 1 and (bits & registers or k == scoreboard))

@@ -2,7 +2,8 @@
 
 * A probe operation of variable latency claims a scoreboard, and nobody touches its registers before a wait.
 * Probes neither claim nor wait on a scoreboard that the kernel holds. Two exceptions: the instruction at the site
-  waits for the same result anyway and the probe needs it; the warp is about to end (unguarded EXIT at the site).
+  waits for the same scoreboard anyway and the probe needs a register or the scoreboard itself; the warp is about to
+  end (unguarded EXIT at the site).
 * The kernel neither claims nor waits on a scoreboard that a probe still holds.
 """
 
@@ -50,6 +51,7 @@ def _probe(pair: Pair, pending: Pending, i: int, ins: Instruction, site: Instruc
         if not foreign >> sb & 1:
             continue
         needs = (ins.reads | ins.writes) & pending.writes(i, sb, probe=False)
+        needs = needs or ins.writes & pending.reads(i, sb, probe=False) or _claims(ins) >> sb & 1
         if not ending and not (needs and site is not None and cleared_by(site) >> sb & 1):
             pair.fail(_HAZARDS, f"probe waits for scoreboard {sb}, which the kernel may hold here", ins)
     claims = _claims(ins)

@@ -120,6 +120,7 @@ class Step:
     scoreboard: int | None = None  # claimed by the stores
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
     wait_last: bool = False  # wait for our own stores before the kernel goes on
+    shared_waits: tuple[tuple[int, int], ...] = ()  # (scoreboard of the kernel, registers to write behind its wait)
 
 
 _CONST_NTID = (0x0, 0x4, 0x8)  # c[0] offsets of blockDim, family sm_90
@@ -241,6 +242,10 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
     if step.wait_last and step.scoreboard is not None:
         ops.append(e.nop().waiting(1 << step.scoreboard))
     ops[0] = ops[0].waiting(step.wait_first)
+    for scoreboard, registers in step.shared_waits:
+        k = next((k for k, op in enumerate(ops) if op.writes & registers or op.read_sb == scoreboard), None)
+        if k is not None:
+            ops[k] = ops[k].waiting(1 << scoreboard)
     return ops
 
 
