@@ -2,7 +2,8 @@
 
 The shape is that of one elected lane's work: a branch, past which one side leads at once to the instruction where the
 lanes meet again (BSYNC, WARPSYNC.ALL), while the other side does something first. Whoever runs that something has the
-warp to itself: the rest can only be on its way to the meeting point, where it waits.
+warp to itself: the rest can only be on its way to the meeting point, where it waits. On that way are at most a few
+instructions that claim no scoreboard.
 """
 
 from __future__ import annotations
@@ -115,7 +116,13 @@ def _way_to_meeting(cfg: ControlFlow, start: int, occupied: Set[int]) -> tuple[I
         if joins_all(ins) or (ins.base == "BSYNC" and not ins.guard):
             return ins, passed
         straight = ins.flow is Flow.FALL and "converge" not in ins.tags
-        if ins.opaque or len(cfg.successors[i]) != 1 or not (straight or (ins.flow is Flow.BRANCH and not ins.guard)):
+        if (
+            ins.opaque
+            or ins.control.write_sb is not None
+            or ins.control.read_sb is not None
+            or len(cfg.successors[i]) != 1
+            or not (straight or (ins.flow is Flow.BRANCH and not ins.guard))
+        ):
             return None
         i = cfg.successors[i][0]
     return None

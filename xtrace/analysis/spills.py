@@ -10,7 +10,10 @@ from .cfg import ControlFlow
 
 __all__ = ["spill_slots"]
 
-_SLOT = re.compile(r"\b(?:LDL|STL)(?:\.LU|\.EL|\.LRU)?(?:\.(64|128))? .*\[R1(?:\+(0x[0-9a-f]+))?\]")
+_SIZE = r"(?:\.LU|\.EL|\.LRU)?(?:\.(64|128))?"
+_PLACE = r"\[R1(?:\+(0x[0-9a-f]+))?\]"
+_FILL = re.compile(rf"LDL{_SIZE} R(?P<data>\d+|Z), {_PLACE}[\s;]*$")
+_SPILL = re.compile(rf"STL{_SIZE} {_PLACE}, R(?P<data>\d+|Z)(?:\.reuse)?[\s;]*$")
 _STACK_POINTER = 1
 _WORD = 4
 _MOST_BYTES = 1 << 14
@@ -41,10 +44,12 @@ def spill_slots(cfg: ControlFlow, layout: RegisterLayout) -> dict[int, int]:
 
 
 def _slots(ins: Instruction, base: int) -> int:
-    match = _SLOT.search(ins.text)
+    match = (_FILL if ins.base == "LDL" else _SPILL).search(ins.text)
     if match is None:
         return 0
-    offset, size = int(match[2] or "0", 16), int(match[1] or "32") // 8
-    if offset % size or offset >= _MOST_BYTES:
+    size, place = (match[1], match[3]) if ins.base == "LDL" else (match[1], match[2])
+    words, offset = int(size or "32") // 32, int(place or "0", 16)
+    data = range(0) if match["data"] == "Z" else range(int(match["data"]), int(match["data"]) + words)
+    if offset % (words * _WORD) or offset >= _MOST_BYTES or _STACK_POINTER in data:
         return 0
-    return ((1 << size // _WORD) - 1) << base + offset // _WORD
+    return ((1 << words) - 1) << base + offset // _WORD

@@ -70,9 +70,10 @@ def _place(
 ) -> None:
     at, mask = p.site.index, _mask(p)
     scoreboards = free.at(at).scoreboards
-    choice = _deferred(a, at, mask, scoreboards, anchors) or _deferred(a, at, mask, scoreboards, everywhere)
-    if choice is None:
-        choice = _own_wait(a, at, mask, scoreboards, everywhere)
+    choice: _Choice | None = None
+    if not a.divergent[at]:  # else another lane group may come and move the address at once
+        choice = _deferred(a, at, mask, scoreboards, anchors) or _deferred(a, at, mask, scoreboards, everywhere)
+        choice = choice or _own_wait(a, at, mask, scoreboards, everywhere)
     if choice is None:
         p.scoreboard, p.wait_last = scoreboards[0], True
         return

@@ -18,6 +18,7 @@ from xtrace.verify import (
     debug,
     distances,
     effects,
+    groups,
     instructions,
     liveness,
     metadata,
@@ -242,6 +243,7 @@ def _check_pair(pair: Pair, before: Image, after: Image, printed: dict[int, int]
             pair.skip(Promise.HAZARDS, "the kernel jumps through a register; its paths are unknown")
         else:
             scoreboards.check(pair, outstanding)
+            groups.check(pair, filler)
         distances.check(pair, filler)
 
 
