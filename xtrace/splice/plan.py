@@ -88,6 +88,8 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     _form_packets(result, records, free)
     place_waits(result, free)
     _place_tags(result)
+    for p in _islands(result):
+        p.shared_waits = free.shared_waits(p.site.index, sum(1 << n for n in set(p.general)), p.scoreboard)
     result.slot = _slot(result, options)
     top = max((r for p in _islands(result) for r in p.general), default=0)
     top = max([top, *(packet.registers.bit_length() - 1 for packet in result.packets)])
@@ -157,8 +159,10 @@ def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> 
         if not result.analysis.reachable(site.index):
             result.refused.append(RefusedSite(site, "control never gets here"))
             continue
-        others = (i for i in site.alternatives if i not in taken)
-        places = [i for i in (site.index, *others) if any(True for _ in free.at(i).groups(1))]
+        possible = [site.index, *(i for i in site.alternatives if i not in taken)]
+        places = [i for i in possible if free.at(i).any]
+        if not places:  # rather behind a wait of the kernel's, if it has one right here
+            places = [i for i in possible if free.wait_along(i) and free.at(i).any][:1]
         # A scoreboard is needed where the record is stored, most often near: rather a place that has one.
         places.sort(key=lambda i: not free.at(i).scoreboards)
         if places:
@@ -187,6 +191,8 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
             claimed |= packet.registers
         elif len(chain.events) > 1:
             left[:0] = split(chain)
+        elif free.wait_along(chain.places[0]):
+            left.insert(0, chain)
         else:
             result.refused.append(RefusedSite(chain.sites[0].site, _why_not(chain.sites[0].site, free)))
     result.packets.sort(key=lambda packet: packet.records[0].site.index)
@@ -252,7 +258,7 @@ def _repeats(a: KernelAnalysis, index: int) -> bool:
 
 
 def _why_not(site: Site, free: FreeFinder) -> str:
-    if not any(True for _ in free.at(site.index).groups(1)):
+    if not free.at(site.index).any:
         return f"no general register below R{free.limit(site.index)} is dead"
     return "the kernel may have claims outstanding on all six scoreboards"
 

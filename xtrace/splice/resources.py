@@ -69,6 +69,11 @@ class Free:
         return first
 
     @property
+    def any(self) -> bool:
+        """Whether a general register is free."""
+        return bool(self._general)
+
+    @property
     def predicates(self) -> list[int]:
         return [k for k in range(7) if self._predicates >> k & 1]
 
@@ -116,4 +121,6 @@ class FreeFinder:
         claimed = self._a.inflight.claimed[index]
         guarded = self._a.inflight.awaited[index].guarded
         mask = self._a.instructions[index].control.wait_mask & claimed
-        return tuple((k, bits) for k, bits in enumerate(guarded) if mask >> k & 1 and (bits & registers or k == scoreboard))
+        return tuple(
+            (k, bits) for k, bits in enumerate(guarded) if mask >> k & 1 and (bits & registers or k == scoreboard)
+        )
