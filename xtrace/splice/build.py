@@ -83,7 +83,7 @@ class Builder:
 
     def _captures(self, fills: list[Fill]) -> None:
         events = self._chain.events
-        if fills[0].words == 1:
+        if len(fills) == 1 and fills[0].words == 1:
             events[0].record.capture = fills[0].data
             return
         register = _words(fills)
@@ -119,7 +119,7 @@ class Builder:
     def _stores(self, fills: list[Fill]) -> None:
         for fill in fills:
             stores = self._islands[fill.at].stores
-            if fill.words == 1:
+            if fill.words == 1 and len(fills) == 1:
                 stores.append(Store(fill.data, fill.offset, 1))
                 stores.append(Store(fill.data, fill.offset + EVENT_BYTES, 1, fill=0))
             else:

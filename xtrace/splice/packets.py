@@ -60,6 +60,10 @@ def form_packet(
         fills = _many(line, placement)
         if fills is not None:
             return Builder(line, fills).packet
+    for end in possible if line.sole and line.helpers else ():
+        line.end_at(end)
+        if (fills := _narrow(line)) is not None:
+            return Builder(line, fills).packet
     if len(uniform) < len(chain.events) or not line.helpers:
         return None
     line.parked = tuple(uniform[: len(chain.events)])
@@ -81,6 +85,29 @@ def form_packet(
         if fills is not None and (captures := _transient(line, fills)) is not None:
             return Builder(line, fills, captures).packet
     return None
+
+
+def _narrow(line: Line) -> list[Fill] | None:
+    """Registers in pairs and one by one, stored at the last place: what one lane stores is cheap at any width."""
+    events, at = line.chain.events, len(line.places) - 1
+    if not line.free.at(line.places[at]).scoreboards:
+        return None
+    first = lead(len(events))
+    places = [e.place for e in events] + [at]  # of each word's value, the tag's last
+    fills: list[Fill] = []
+    used, word = 0, len(places) - 1
+    while word >= 0:
+        for words in (2, 1) if (first + word) % 2 and word else (1,):
+            since = places[word + 1 - words]
+            data = next(_runs(line, since, at, words, used), None)
+            if data is not None:
+                break
+        else:
+            return None
+        used |= ((1 << words) - 1) << data
+        fills.insert(0, Fill(data, words, EVENT_BYTES * (first + word + 1 - words), since, at))
+        word -= words
+    return fills
 
 
 def _at_once(line: Line) -> list[Fill] | None:

@@ -259,8 +259,11 @@ def _repeats(a: KernelAnalysis, index: int) -> bool:
 
 def _why_not(site: Site, free: FreeFinder) -> str:
     if not free.at(site.index).any:
-        return f"no general register below R{free.limit(site.index)} is dead"
-    return "the kernel may have claims outstanding on all six scoreboards"
+        last = free.limit(site.index) - 1
+        return (
+            f"every general register up to R{last} is live here, or used by an operation under way; a clock needs one"
+        )
+    return "the kernel may have claims outstanding on all six scoreboards, and a store needs one"
 
 
 def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
