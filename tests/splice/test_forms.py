@@ -115,6 +115,7 @@ def test_clock_reads_alone_add_one_word_for_each_event(name: str) -> None:
     for base in {*words, *without} - {"CS2R", "NOP"}:  # NOPs keep loops in their place
         assert words.count(base) == without.count(base), base
     assert result.map["kernels"][0]["packets"] == []
+    assert result.map["kernels"][0]["clock_reads"] == len(traced.kernels[0].records)
     harmless(name, result)
 
 

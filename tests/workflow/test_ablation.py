@@ -57,6 +57,7 @@ def test_every_image_is_written_with_what_is_in_it(corpus: Path, tmp_path: Path)
         assert arms[step]["events"] > 0
     assert arms["packed"]["packets"] < arms["lane"]["packets"] == arms["lane"]["events"]
     assert arms["prologue"]["words"] < arms["ends"]["words"] < arms["clocks"]["words"] < arms["nops"]["words"]
+    assert arms["clocks"]["events"] == arms["scheduled"]["events"]
     assert arms["nops"]["words"] == arms["scheduled"]["words"]
     assert document["layout"] == 1
 

@@ -118,7 +118,7 @@ def _facts(result: SpliceResult, kernel: str, promises: Mapping[str, str]) -> di
     entry = next(k for k in result.map["kernels"] if k["name"] == kernel)
     return {
         "sha256": hashlib.sha256(result.data).hexdigest(),
-        "events": sum(site["kind"] == "record" for site in entry["sites"]),
+        "events": entry.get("clock_reads", sum(site["kind"] == "record" for site in entry["sites"])),
         "refused": len(entry["refused"]),
         "packets": len(entry["packets"]),
         "islands": len(entry["islands"]),

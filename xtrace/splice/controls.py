@@ -30,7 +30,8 @@ def prologue_only(plan: Plan) -> SpliceResult:
 def clocks_only(plan: Plan) -> SpliceResult:
     """The prologue, the headers at the exits, and one word for each event: its clock is read into a dead register.
 
-    No clock is stored, no cursor moved, no lane elected for it. Raises the errors of :func:`xtrace.splice.apply`.
+    No clock is stored, no cursor moved, no lane elected for it. ``clock_reads`` of a kernel in the map says how many
+    events have their word. Raises the errors of :func:`xtrace.splice.apply`.
     """
     kernels = []
     for k in plan.kernels:
@@ -40,7 +41,10 @@ def clocks_only(plan: Plan) -> SpliceResult:
         kernel = _without_packets(k, sorted([*reads, *ends], key=lambda p: p.site.index))
         kernel.packets = [Packet(0, [p], [p], [], []) for p in reads]
         kernels.append(kernel)
-    return _applied(plan, kernels, "clocks only", {"packets": []})
+    result = _applied(plan, kernels, "clocks only", {"packets": []})
+    for entry, kernel in zip(result.map["kernels"], kernels, strict=True):
+        entry["clock_reads"] = len(kernel.packets)
+    return result
 
 
 def _without_packets(k: KernelPlan, placed: list[PlacedSite]) -> KernelPlan:
