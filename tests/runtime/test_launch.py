@@ -3,9 +3,10 @@ import pytest
 from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.device import LaunchConfig
-from xtrace.runtime.launch import DirectArm, bind, run_traced
+from xtrace.runtime.launch import DirectArm, SampledArm, TracedArm, bind, run_traced
 from xtrace.runtime.params import pack, scalar_type
 from xtrace.runtime.simulated import SimulatedDevice
+from xtrace.sampling import Sampling
 from xtrace.trace import decode
 
 CONFIG = LaunchConfig((4, 2, 1), (64, 1, 1))
@@ -101,3 +102,21 @@ def test_impossible_launch_sizes_are_refused(sizes) -> None:
 
 def test_warps_are_rounded_up_per_cta() -> None:
     assert LaunchConfig((3, 1, 1), (33, 1, 1)).warps == 6
+
+
+def test_launches_that_are_not_sampled_run_the_original() -> None:
+    device = SimulatedDevice({KERNEL: toy_kernel()})
+    original, traced = images()
+    parameters = [[("*i8", device.allocate(8)), ("i32", 1)]]
+    plain = DirectArm(device, original, KERNEL, CONFIG, parameters)
+    with_probes = TracedArm.load(device, traced, trace_map(traced), KERNEL, CONFIG, parameters)
+    arm = SampledArm(plain, with_probes, Sampling.parse("launch=3/1"))
+    seen = []
+    for n in range(7):
+        with_probes.buffer.zero()
+        traced_now = arm.next_is_traced
+        arm.launch(n)
+        assert with_probes.buffer.untouched() is not traced_now
+        seen.append(traced_now)
+    assert [n for n, x in enumerate(seen) if x] == [1, 4]
+    assert sum(image == original for _, image, _ in device.launches) == 5

@@ -14,6 +14,7 @@ from xtrace.runtime.checks import trace_facts
 from xtrace.runtime.device import LaunchConfig, open_device
 from xtrace.runtime.launch import DirectArm, run_traced
 from xtrace.runtime.simulated_machine import SimulatedMachine
+from xtrace.trace import decode
 
 CONFIG = LaunchConfig(grid=(3, 1, 1), block=(64, 1, 1))
 
@@ -37,6 +38,18 @@ def test_a_traced_image_leaves_a_header_a_warp_and_a_record_a_site(
     assert facts.monotonic
     assert facts.bracketed
     assert facts.lost == facts.unknown_sites == 0
+
+
+def test_a_sampled_image_leaves_what_its_rule_takes(
+    machine: SimulatedMachine, golden_image: Callable[[str], Path]
+) -> None:
+    result = xtrace.splice(xtrace.load(golden_image("triton_rmsnorm")), probes="pp", sample="cta=2,warp=1")
+    (machine.maps / "pp.cubin.map.json").write_text(json.dumps(result.map))
+    entry = result.map["kernels"][0]
+    trace = run_traced(machine, result.data, result.map, entry["name"], CONFIG, [("ptr", machine.allocate(4096))])
+    tables = decode(trace.data, trace.map_for(result.map, entry["name"]), entry["name"], grid=(3, 1, 1), block=(64,))
+    assert list(zip(tables.warps["cta"], tables.warps["warp"], strict=True)) == [(0, 1), (2, 1)]
+    assert tables.summary["complete"]
 
 
 def test_an_original_writes_its_buffers_and_takes_virtual_time(

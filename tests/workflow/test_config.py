@@ -14,7 +14,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflow.scripts.config import SCHEMA, check, load_yaml, probe_specs
+from workflow.scripts.config import SCHEMA, check, load_yaml, probe_set, probe_specs, sampling
 from xtrace.errors import BadInput
 from xtrace.isa.nvidia.families import FAMILIES
 
@@ -112,6 +112,30 @@ def test_every_group_of_matched_sites_has_a_specification() -> None:
     assert specs["sche"] == "sche"
     assert specs["pp"] == "pp"
     assert all(specs.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "probes", "rule"),
+    [
+        ("pp", "pp", None),
+        ("pp@cta8", "pp", "cta=8"),
+        ("sche@cta8-3+warpgroup1", "sche", "cta=8/3,warp=4-7"),
+        ("pp@warp0-2", "pp", "warp=0-2"),
+    ],
+)
+def test_a_sampled_probe_set_is_named_by_its_rule(name: str, probes: str, rule: str | None) -> None:
+    found = sampling(name)
+    assert probe_set(name) == probes
+    assert (None if found is None else str(found)) == rule
+
+
+@pytest.mark.parametrize("name", ["pp@", "pp@cta", "pp@cta0", "pp@every3", "@cta3"])
+def test_a_badly_named_sampled_set_is_one_readable_error(name: str, tmp_path: Path) -> None:
+    config = {**load_yaml(ROOT / "configs" / "quick.yaml"), "probes": ["sche", name]}
+    with pytest.raises(BadInput) as caught:
+        check(config, "c.yaml")
+    assert caught.value.code == "XT7402"
+    assert "probes[1]" in caught.value.where
 
 
 def test_every_architecture_that_is_modelled_can_be_configured() -> None:
