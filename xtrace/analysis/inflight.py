@@ -39,6 +39,7 @@ class InFlight:
     busy: tuple[int, ...]  # registers not to be written (owned, in a fence window, or pending)
     claimed: tuple[int, ...]  # bit k: the kernel may have claims outstanding on scoreboard k
     awaited: Mapping[int, Awaited]  # of instructions that wait for a scoreboard
+    due: tuple[tuple[int, ...], ...]  # per scoreboard: registers whose results have yet to arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
     busy = [0] * len(ins)
     claimed = [0] * len(ins)
     awaited: dict[int, Awaited] = {}
+    due = [zero] * len(ins)
     for block in cfg.blocks:
         if block.number not in start:
             continue
@@ -212,7 +214,8 @@ def inflight(cfg: ControlFlow, scoreboards: int, late: int) -> InFlight:
             claimed[i] = state.claimed
             if wait := ins[i].control.wait_mask:
                 awaited[i] = _awaited(state, wait, fence[i])
+            due[i] = state.writes
             if acts[i] or state.unprotected & ins[i].writes:
                 state = _step(state, ins[i], late)
                 owned = state.busy
-    return InFlight(tuple(busy), tuple(claimed), awaited)
+    return InFlight(tuple(busy), tuple(claimed), awaited, tuple(due))

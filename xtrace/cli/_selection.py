@@ -33,7 +33,7 @@ probes_option = click.option(
     "--probes",
     required=True,
     metavar="SPEC",
-    help="What to trace: a trace set (sche, pp) or selectors (entry, exit, op:GLOB, after:op:GLOB, pc:0xN, "
+    help="What to trace: a trace set (sche, pp, mem) or selectors (entry, exit, op:GLOB, after:op:GLOB, pc:0xN, "
     "block, loop), separated by commas.",
 )
 records_option: Callable[[Any], Any] = click.option(

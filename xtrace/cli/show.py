@@ -15,7 +15,7 @@ from rich.table import Table
 
 from xtrace.errors import BadInput
 from xtrace.image.names import short_name
-from xtrace.trace import TraceTables, counts_per_site, load, phase_times
+from xtrace.trace import TraceTables, addresses_per_site, counts_per_site, load, phase_times
 from xtrace.trace.terminal import cta_timeline, sampled
 from xtrace.trace.timeline import plot_cta
 
@@ -63,6 +63,7 @@ def command(
         )
     times = phase_times(tables)
     sites = counts_per_site(tables)
+    addresses = addresses_per_site(tables)
     if plot is not None:
         plot_cta(tables, plot, cta=cta, window_us=window)
     if as_json:
@@ -73,10 +74,11 @@ def command(
             "provenance": loaded.provenance,
             "phases": _records(times),
             "sites": _records(sites),
+            "addresses": _records(addresses),
         }
         click.echo(json.dumps(document, indent=2))
     else:
-        _print(tables, times, sites, len(loaded.launches), launch, cta, window)
+        _print(tables, times, sites, addresses, len(loaded.launches), launch, cta, window)
     if not tables.summary["complete"]:
         raise click.exceptions.Exit(1)
 
@@ -89,6 +91,7 @@ def _print(
     tables: TraceTables,
     times: pd.DataFrame,
     sites: pd.DataFrame,
+    addresses: pd.DataFrame,
     launches: int,
     launch: int,
     cta: int | None,
@@ -117,6 +120,8 @@ def _print(
     _phase_table(console, times)
     if len(sites):
         _site_table(console, sites)
+    if len(addresses):
+        _address_table(console, addresses)
     shown, lines = cta_timeline(tables, console.width, cta, window)
     say(f"\nCTA {shown}, time after its entry")
     for line in lines:
@@ -163,3 +168,17 @@ def _site_table(console: Console, sites: pd.DataFrame, limit: int = 40) -> None:
     console.print(table)
     if len(sites) > limit:
         console.print(f"… and {len(sites) - limit} more sites (all with --json)", markup=False)
+
+
+def _address_table(console: Console, addresses: pd.DataFrame, limit: int = 40) -> None:
+    table = Table(title="addresses per site", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("site", justify="right")
+    table.add_column("instruction")
+    for heading in ("records", "accesses", "lowest address", "highest address"):
+        table.add_column(heading, justify="right")
+    for row in addresses.head(limit).to_dict("records"):
+        ends = (f"{row['lowest']:#x}", f"{row['highest']:#x}") if row["made"] else ("", "")
+        table.add_row(f"{row['site']}", str(row["op"]), f"{row['records']:,}", f"{row['made']:,}", *ends)
+    console.print(table)
+    if len(addresses) > limit:
+        console.print(f"… and {len(addresses) - limit} more sites (all with --json)", markup=False)

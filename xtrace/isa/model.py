@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Control", "Flow", "Instruction", "Latency", "RegisterLayout", "RegisterClass"]
+__all__ = ["Access", "Control", "Flow", "Instruction", "Latency", "RegisterLayout", "RegisterClass"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +130,18 @@ class Instruction:
     def kills(self) -> int:
         """Registers certainly overwritten."""
         return 0 if self.guard or self.opaque else self.writes
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A memory access of single lanes: its address is ``R[base] or UR[uniform] pair + offset``.
+
+    With both registers ``base`` is 32 bits wide, unsigned, and is added to the 64-bit uniform pair.
+    """
+
+    kind: str  # e.g. "global load", "async copy"
+    size: int  # bytes per lane
+    base: int | None  # general register: low half of a pair, or with ``uniform`` a 32-bit offset
+    uniform: int | None  # low half of a uniform pair
+    offset: int  # signed immediate
+    conditions: tuple[tuple[int, bool], ...]  # (predicate, negated): a lane makes the access where all hold

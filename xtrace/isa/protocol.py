@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from xtrace.isa.model import Instruction, RegisterLayout
+from xtrace.isa.model import Access, Instruction, RegisterLayout
 
 __all__ = ["Isa"]
 
@@ -54,6 +54,12 @@ class Isa(Protocol):
 
     def max_registers(self, ins: Instruction) -> int | None:
         """Register cap per thread behind ``ins`` if it changes the cap, else None."""
+
+    def global_access(self, ins: Instruction) -> Access | str | None:
+        """The access to global memory that ``ins`` makes lane by lane, or why its address cannot be stated exactly.
+
+        None if it makes none.
+        """
 
     def required_distance(self, producer: Instruction, consumer: Instruction) -> int:
         """Fewest cycles between the issue of two instructions of which the second reads a result of the first.

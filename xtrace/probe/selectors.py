@@ -11,6 +11,7 @@ A specification is a comma-separated list of::
     loop             at the head of every loop
     sche             trace set: entry and exit
     pp               trace set: pipeline phases (waits, barriers, matrix groups, copies)
+    mem              trace set: the address of each access to global memory
 
 Entry and exit are always recorded, because they anchor each warp's clock to global time.
 """
@@ -25,12 +26,13 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.errors import BadInput
 from xtrace.isa.model import Flow
 
+from .accesses import access_sites
 from .pipeline import COMPUTE, pipeline_sites
 from .site import Site
 
 __all__ = ["SELECTORS", "select", "validate"]
 
-SELECTORS = ("entry", "exit", "op:GLOB", "after:op:GLOB", "pc:0xNNN", "block", "loop", "sche", "pp")
+SELECTORS = ("entry", "exit", "op:GLOB", "after:op:GLOB", "pc:0xNNN", "block", "loop", "sche", "pp", "mem")
 _MAX_ITEMS = 256
 
 
@@ -77,6 +79,7 @@ def _exits(a: KernelAnalysis) -> list[Site]:
 _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[KernelAnalysis, str], list[Site]]], ...] = (
     (re.compile(r"(?:entry|exit|sche)()$"), lambda a, _: []),
     (re.compile(r"pp()$"), lambda a, _: pipeline_sites(a)),
+    (re.compile(r"mem()$"), lambda a, _: access_sites(a)),
     (re.compile(r"block()$"), _block),
     (re.compile(r"loop()$"), _loop),
     (re.compile(r"op:(\S+)$"), lambda a, glob: _op(a, glob, 0)),
@@ -116,14 +119,22 @@ def validate(spec: str) -> None:
 
 
 def select(a: KernelAnalysis, spec: str) -> list[Site]:
-    """All sites of a specification, in address order: the entry, one per chosen instruction, and every exit."""
+    """All sites of a specification, in address order: the entry, one per chosen instruction, and every exit.
+
+    An access whose address is recorded is a site of its own, whatever other sites stand there.
+    """
     found: dict[int, Site] = {}
+    accesses: dict[int, Site] = {}
     for action, argument in _parse(spec):
         for site in action(a, argument):
+            if site.access is not None or site.refusal:
+                accesses[site.index] = site
+                continue
             old = found.get(site.index)
             if old is None or old.phase == COMPUTE or old.phase.startswith(("block ", "loop ", "pc ")):
                 found[site.index] = site
     exits = _exits(a)
     for site in exits:  # the exit itself is recorded in the header
         found.pop(site.index, None)
-    return [Site(0, "entry", "entry"), *(found[i] for i in sorted(found)), *exits]
+    records = sorted([*found.values(), *accesses.values()], key=lambda site: site.index)
+    return [Site(0, "entry", "entry"), *records, *exits]

@@ -12,10 +12,18 @@ class Site:
     """The probe stands directly before instruction ``index``; its record begins ``phase``.
 
     ``alternatives`` are other instructions of the same block, nearest first, that would mark the same
-    boundary but for a few cycles: only plain arithmetic stands between.
+    boundary but for a few cycles: only plain arithmetic stands between. Of a site of an access: where its address can
+    still be read.
     """
 
     index: int
     phase: str
     kind: str = "record"  # "entry", "record" or "exit"
     alternatives: tuple[int, ...] = ()
+    access: int | None = None  # the instruction whose address is recorded
+    refusal: str = ""  # why the selector itself has no probe for it
+
+    @property
+    def anchor(self) -> int:
+        """The instruction that the site is about: the access, wherever its address is read, else ``index``."""
+        return self.index if self.access is None else self.access

@@ -57,7 +57,8 @@ def patched_words(image: bytes) -> tuple[int, int, int]:
 class WarpTrace:
     """Records of one warp: ``(clock, site)`` in order, and its header values.
 
-    Each record is a packet of its own, with the site id for a tag, unless ``packets`` gives them as ``(tag, clocks)``.
+    Each record is a packet of its own, with the site id for a tag, unless ``packets`` gives them: as ``(tag, clocks)``,
+    or ``(tag, words, events)`` where other words than clocks are recorded.
     """
 
     records: Sequence[tuple[int, int]] = ()
@@ -66,12 +67,13 @@ class WarpTrace:
     t_exit_ns: int = 2_000
     clock_entry: int = 100
     clock_exit: int = 100_000
-    packets: Sequence[tuple[int, Sequence[int]]] | None = None
+    packets: Sequence[tuple[int, Sequence[int]] | tuple[int, Sequence[int], int]] | None = None
 
-    def packed(self) -> list[tuple[int, list[int]]]:
+    def packed(self) -> list[tuple[int, list[int], int]]:
+        """Tag, words and number of events of each packet."""
         if self.packets is None:
-            return [(site, [clock]) for clock, site in self.records]
-        return [(tag, list(clocks)) for tag, clocks in self.packets]
+            return [(site, [clock], 1) for clock, site in self.records]
+        return [(p[0], list(p[1]), p[2] if len(p) == 3 else len(p[1])) for p in self.packets]
 
 
 def write_trace(
@@ -86,11 +88,11 @@ def write_trace(
             continue
         slot = min(number, slots)
         offset = events = 0
-        for tag, clocks in warp.packed():
-            data = struct.pack(f"<{len(clocks) + 1}I", *(c & 0xFFFFFFFF for c in clocks), tag)
-            size = 16 * (len(clocks) // 4 + 1)
+        for tag, words, count in warp.packed():
+            data = struct.pack(f"<{len(words) + 1}I", *(c & 0xFFFFFFFF for c in words), tag)
+            size = 16 * (len(words) // 4 + 1)
             device.poke(address + slot * layout.stride + offset % layout.ring, data.rjust(size, b"\xee"))
-            offset, events = offset + size, events + len(clocks)
+            offset, events = offset + size, events + count
         if warp.t_exit_ns:
             device.poke(table + slot * TABLE.itemsize, _table_entry(warp, offset, events))
 

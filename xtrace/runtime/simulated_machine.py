@@ -32,6 +32,7 @@ __all__ = ["DRIVER", "SimulatedMachine"]
 DRIVER = "simulated"
 MARK_BYTES = 64  # of every buffer, so that a launch is seen to have written its outputs
 TRACED_COST = 1.005
+ADDRESS_HIGH = 0x7F00  # high half of every address that a simulated trace holds
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,10 @@ class MachineKernel:
     def _trace(self, target: TraceTarget, config: LaunchConfig) -> None:
         clock, packets = 200, []
         for packet in target.entry["packets"]:
-            clocks = range(clock, clock + 10 * len(packet["sites"]), 10)
-            packets.append((int(packet["tag"]), clocks))
+            clocks = range(clock, clock + 10 * len(packet.get("clocks", packet["sites"])), 10)
+            addresses = [half for n in packet.get("addresses", ()) for half in (16 * n, ADDRESS_HIGH)]
+            pad = [0] if addresses and len(clocks) % 2 == 0 else []
+            packets.append((int(packet["tag"]), [*addresses, *pad, *clocks], len(packet["sites"])))
             clock = clocks.stop
         start = int(self.device.now_ns) + 1_000
         warp = WarpTrace(t_entry_ns=start, t_exit_ns=start + 1_000, clock_exit=clock + 100, packets=packets)

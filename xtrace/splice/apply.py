@@ -103,6 +103,7 @@ def _packet_islands(plan: KernelPlan) -> dict[int, Island]:
 def _step(p: PlacedSite) -> Step:
     return Step(
         capture=p.capture,
+        address=p.address,
         elect=p.elect,
         cursor=p.cursor,
         parks=tuple(p.parks),

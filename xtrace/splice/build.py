@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
+from .accesses import address, same_condition
+from .chains import Event
 from .line import PREPARATION, Line, predicate_bit
-from .model import EVENT_BYTES, Form, Packet, PlacedSite, lead
+from .model import EVENT_BYTES, Form, Packet, PlacedSite
 
 __all__ = ["Builder", "Fill", "fill_of"]
 
@@ -55,7 +57,8 @@ class Builder:
             registers |= ((1 << fill.words) - 1) << fill.data
         for register in transient:
             registers |= 1 << register
-        self.packet = Packet(0, chain.sites, islands, [e.record for e in chain.events if e.optional], [], registers)
+        optional = [e.record for e in chain.events if e.optional]
+        self.packet = Packet(0, chain.sites, islands, optional, [], registers, words=line.words.count)
         if transient:
             self._park(fills, transient)
         else:
@@ -86,22 +89,35 @@ class Builder:
         if len(fills) == 1 and fills[0].words == 1:
             events[0].record.capture = fills[0].data
             return
-        register = _words(fills)
-        first = lead(len(events))
+        register, words = _words(fills), self._line.words
         for k, event in enumerate(events):
-            event.record.capture = register[first + k]
-            if event.optional:
+            clock, low = words.clock(k), words.address(k)
+            event.record.capture = None if clock is None else register[clock]
+            if low is not None:
+                self._address(event, register[low])
+            if event.optional and event.record.capture is not None:
                 event.record.cursor = Cursor(0, 1)
                 self._islands[event.place].moves.append((event.record.capture, 0))
-        self.packet.tag_register = register[first + len(events)]
+        self.packet.tag_register = register[words.tag]
         self.packet.tag_island = self._islands[fills[-1].first]
+
+    def _address(self, event: Event, register: int) -> None:
+        """The condition of an access is looked at once for all accesses of the packet that share it."""
+        a, p = self._line.a, event.record
+        witnesses = (
+            e.record
+            for e in self._chain.events[: self._chain.events.index(event)]
+            if e.record.address and e.record.address.conditions and not e.optional
+        )
+        same = (w for w in witnesses if not event.optional and same_condition(a, w.site, p.site))
+        p.witness = next(same, None)
+        p.address = address(a, p, register, certain=p.witness is not None)
 
     def _park(self, fills: list[Fill], transient: Sequence[int]) -> None:
         events, uniform = self._chain.events, self._line.parked
-        register = _words(fills)
-        first = lead(len(events))
+        register, words = _words(fills), self._line.words
         for k, event in enumerate(events):
-            word = first + k
+            word = words.first + k
             fill = fill_of(fills, word)
             if not event.optional and fill.at == event.place:  # stored where it is captured: nothing to bridge
                 event.record.capture = register[word]
@@ -113,7 +129,7 @@ class Builder:
                 self._islands[event.place].uniform_moves.append((uniform[k], 0))
             self._islands[fill.at].fetches.append((register[word], uniform[k]))
         self.packet.parked = uniform
-        self.packet.tag_register = register[first + len(events)]
+        self.packet.tag_register = register[words.tag]
         self.packet.tag_island = self._islands[fills[-1].at]
 
     def _stores(self, fills: list[Fill]) -> None:

@@ -17,6 +17,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.isa.model import Flow
 
 from .model import MAX_EVENTS, PlacedSite
+from .words import Words, fits, words
 
 __all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "interferes", "reached", "single", "split"]
 
@@ -51,6 +52,11 @@ class Chain:
     places: list[int]  # instructions
     gaps: list[Between]
     events: list[Event]
+
+    @property
+    def words(self) -> Words:
+        """What the words of its packet hold."""
+        return words(self.events, self.gaps)
 
     @property
     def sites(self) -> list[PlacedSite]:
@@ -138,8 +144,11 @@ def _extend(a: KernelAnalysis, chain: Chain, records: Sequence[PlacedSite], k: i
         after = _optional(a, here, side, new[-1].site.index)
         if after is None:
             return k
-        chain.events += [Event(p, last, cycles) for p, cycles in zip(new[:-1], after, strict=True)]
-        chain.events.append(Event(new[-1], last + 1))
+        grown = [Event(p, last, cycles) for p, cycles in zip(new[:-1], after, strict=True)]
+        grown.append(Event(new[-1], last + 1))
+        if not fits([*chain.events, *grown], [*chain.gaps, gap]):
+            return k
+        chain.events += grown
         chain.places.append(new[-1].site.index)
         chain.gaps.append(gap)
         return k + run + 1

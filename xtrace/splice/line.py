@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xtrace.analysis import KernelAnalysis
+from xtrace.probe.accesses import sources
 
+from .accesses import access_of
 from .chains import Between, Chain, alone, interferes
 from .model import Form
 from .resources import FreeFinder
@@ -46,12 +48,17 @@ class Line:
         self.places = list(chain.places)
         self.gaps = list(chain.gaps)
         self.helpers = form is Form.SCHEDULED and not alone(a, chain.events[0].record)
-        self.sole = a.sole[chain.places[0]]  # one lane is alone on the whole line: nothing to elect
+        # One lane is alone on the whole line: nothing to elect. An address needs an election, as a proof of its lane.
+        self.sole = a.sole[chain.places[0]] and not any(p.site.access is not None for p in chain.sites)
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
         self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
         self.idle = {e.place for e in chain.events if not e.optional and e.record.site.phase == "matrix wait"}
         self.served_from: int | None = None
+        self.words = chain.words
+        self.sources = 0  # registers that islands read addresses from
+        for record in chain.sites:
+            self.sources |= 0 if record.site.access is None else sources(a, access_of(a, record.site))
         self.end_at(self.end)
 
     def end_at(self, end: End) -> None:
@@ -91,8 +98,14 @@ class Line:
 
     def lasting(self, first: int, last: int) -> list[int]:
         """Predicates that are free at place ``first`` and that the kernel leaves alone up to place ``last``."""
-        touched = self.touched(first, last)
+        touched = self.touched(first, last) | self.sources
         return [p for p in self.free.at(self.places[first]).predicates if not predicate_bit(self.a, p) & touched]
+
+    def stores_at(self, place: int) -> bool:
+        """Whether a packet may be stored here: all lanes read the same clock, but each has an address of its own."""
+        if not self.free.at(self.places[place]).scoreboards:
+            return False
+        return not self.words.addresses or bool(self.lasting(place, place))
 
     def _served_from(self) -> int | None:
         """First place from which on one election serves all stores; None where there is none."""
@@ -193,7 +206,9 @@ class Line:
             ins = a.instructions[i]
             touched |= ins.reads | ins.writes
             cycles += max(ins.control.stall, 1)
-            usable = [p for p in self.free.at(i).predicates if not predicate_bit(a, p) & (touched | later)]
+            usable = [
+                p for p in self.free.at(i).predicates if not predicate_bit(a, p) & (touched | later | self.sources)
+            ]
             if not usable:
                 break
             best = i, Between(touched, cycles), usable[0]

@@ -6,9 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from xtrace import __version__
+from xtrace.analysis import KernelAnalysis
 from xtrace.isa.nvidia.emit import HEADER_BYTES
 
-from .model import EVENT_BYTES, KernelPlan, PlacedSite, Plan, RefusedSite
+from .accesses import access_of
+from .model import EVENT_BYTES, KernelPlan, Packet, PlacedSite, Plan, RefusedSite
 
 if TYPE_CHECKING:
     from .apply import SplicedKernel
@@ -16,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "kernel_map", "trace_map"]
 
 SCHEMA = "xtrace/map/2"
+SCHEMA_WITH_ADDRESSES = "xtrace/map/3"  # packets may hold addresses
 
 
 def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
     a = k.analysis
-    ins = a.instructions[p.site.index]
+    ins = a.instructions[p.site.anchor]
     loop = a.loop_of(p.site.index)
+    more = {} if p.site.access is None else {"at": a.instructions[p.site.index].pc, "address": _address(a, p)}
     return {
         "id": p.id,
         "kind": p.site.kind,
@@ -30,16 +34,36 @@ def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
         "phase": p.site.phase,
         "loop": None if loop is None else loop.id,
         "depth": 0 if loop is None else loop.depth,
-        "probe": "time",
+        "probe": "time" if p.site.access is None else "address",
         "guard": ins.guard,
         "registers": p.registers,
         "scoreboard": p.scoreboard,
         "moved": p.moved,
+        **more,
     }
 
 
+def _address(a: KernelAnalysis, p: PlacedSite) -> dict[str, Any]:
+    access = access_of(a, p.site)
+    return {
+        "size": access.size,
+        "offset": access.offset,
+        "conditional": bool(access.conditions),
+        "made_with": None if p.witness is None else p.witness.id,
+    }
+
+
+def _packet(packet: Packet) -> dict[str, Any]:
+    """A packet of clocks alone has the clock of each event."""
+    entry: dict[str, Any] = {"tag": packet.tag, "sites": [p.id for p in packet.records]}
+    if any(p.address for p in packet.records):
+        entry["addresses"] = [p.id for p in packet.records if p.address]
+        entry["clocks"] = [p.id for p in packet.records if p.capture is not None]
+    return entry
+
+
 def _refused(k: KernelPlan, r: RefusedSite) -> dict[str, Any]:
-    ins = k.analysis.instructions[r.site.index]
+    ins = k.analysis.instructions[r.site.anchor]
     return {"kind": r.site.kind, "pc": ins.pc, "op": ins.opcode, "phase": r.site.phase, "reason": r.reason}
 
 
@@ -82,7 +106,7 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     entry["probe_registers"] = a.isa.layout.names(k.state.bits | bits)
     slot = k.slot
     entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": EVENT_BYTES, "header_bytes": HEADER_BYTES}
-    entry["packets"] = [{"tag": x.tag, "sites": [p.id for p in x.records]} for x in k.packets]
+    entry["packets"] = [_packet(x) for x in k.packets]
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
     if k.sample is not None and spliced.copy is not None:
         entry["sample"] = k.sample.document()
@@ -91,8 +115,9 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
 
 
 def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[str, Any]:
+    addresses = any("addresses" in packet for k in kernels for packet in k["packets"])
     return {
-        "schema": SCHEMA,
+        "schema": SCHEMA_WITH_ADDRESSES if addresses else SCHEMA,
         "xtrace": __version__,
         "arch": plan.image.arch,
         "probes": plan.probes,

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.image import Image
-from xtrace.isa.nvidia.emit import Cursor, SlotLayout, Store, UniformState
+from xtrace.isa.nvidia.emit import Address, Cursor, SlotLayout, Store, UniformState
 from xtrace.probe import Site
 from xtrace.sampling import Sampling
 
@@ -16,6 +16,7 @@ __all__ = ["Form", "KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "Ref
 EVENT_BYTES = 4  # a clock
 QUAD_BYTES = 16  # four words: the unit of a packet
 MAX_EVENTS = 15  # of a packet
+MAX_WORDS = 31  # of a packet, its tag left out; only addresses need more than MAX_EVENTS
 RING_SLACK = 512  # bytes behind the ring: room for the last packet of a lap
 SMALLEST_RING = 32
 FILLINGS = 4
@@ -46,14 +47,14 @@ class Form(IntEnum):
     SCHEDULED = 4  # stores, elections and moves of the cursor where they are expected to cost the kernel least
 
 
-def quads(events: int) -> int:
-    """Quads of a packet: its events and one word that names it."""
-    return events // 4 + 1
+def quads(words: int) -> int:
+    """Quads of a packet: so many words and one that names it."""
+    return words // 4 + 1
 
 
-def lead(events: int) -> int:
-    """Words of a packet in front of its first clock; they mean nothing."""
-    return 4 * quads(events) - 1 - events
+def lead(words: int) -> int:
+    """Words of a packet in front of the first that means something."""
+    return 4 * quads(words) - 1 - words
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,11 @@ class PlacedSite:
 
     site: Site
     id: int | None = None  # of a record; None for entry, exit and helper islands
-    capture: int | None = None  # register that takes the clock of a record
+    capture: int | None = None  # register that takes the clock of a record; None: it has that of a later one
+    address: Address | None = None  # of an access: how its address is read
+    witness: PlacedSite | None = None  # a record whose access is made by the same lanes, and which tells by which
+    after: int = 0  # of an access: cycles until its registers have arrived
+    wait_access: int = 0  # of an access: scoreboards to wait for together with the instruction behind the island
     elect: int | None = None  # predicate elected here
     cursor: Cursor | None = None
     parks: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, register)
@@ -108,6 +113,7 @@ class PlacedSite:
         out = [*self.scratch, *(n for quad in self.quads for n in range(quad, quad + 4))]
         out += [] if self.pair is None else [self.pair, self.pair + 1]
         out += [] if self.capture is None else [self.capture]
+        out += [] if self.address is None else [self.address.register, self.address.register + 1]
         return out + [register for register, _ in (*self.moves, *self.fetches)]
 
     @property
@@ -137,10 +143,11 @@ class Packet:
     tag_island: PlacedSite | None = None  # where the tag may be moved there
     preset: bool = False  # the prologue moves it there
     parked: tuple[int, ...] = ()  # uniform registers that hold clocks until they are stored
+    words: int = 0  # its tag left out
 
     @property
     def size(self) -> int:
-        return QUAD_BYTES * quads(len(self.records))
+        return QUAD_BYTES * quads(self.words)
 
 
 @dataclass

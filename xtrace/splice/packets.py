@@ -11,6 +11,7 @@ fetched into registers that are free where they are stored.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from xtrace.analysis import KernelAnalysis
@@ -18,9 +19,10 @@ from xtrace.analysis import KernelAnalysis
 from .build import Builder, Fill, fill_of
 from .chains import Chain
 from .line import End, Line
-from .model import EVENT_BYTES, QUAD_BYTES, Form, Packet, Placement, lead, quads
+from .model import EVENT_BYTES, QUAD_BYTES, Form, Packet, Placement, quads
 from .places import ends, parts, store_places
 from .resources import FreeFinder
+from .words import fits
 
 __all__ = ["form_packet"]
 
@@ -50,6 +52,8 @@ def form_packet(
     uniform
         Uniform registers to park clocks in.
     """
+    if not fits(chain.events, chain.gaps):
+        return None
     line = Line(a, chain, free, islands, claimed, form)
     if len(chain.events) == 1 and len(chain.places) == 1:
         fills = _one(line)
@@ -60,12 +64,12 @@ def form_packet(
         fills = _many(line, placement)
         if fills is not None:
             return Builder(line, fills).packet
-    for end in possible if line.sole and line.helpers else ():
+    for end in possible if (line.sole or line.words.addresses) and line.helpers else ():
         line.end_at(end)
         if (fills := _narrow(line)) is not None:
             return Builder(line, fills).packet
-    if len(uniform) < len(chain.events) or not line.helpers:
-        return None
+    if len(uniform) < len(chain.events) or not line.helpers or line.words.addresses:
+        return None  # a uniform register holds what all lanes have in common: clocks, but no addresses
     line.parked = tuple(uniform[: len(chain.events)])
     places = [possible[0], *line.late_places()]
     once: list[tuple[tuple[int, int], End, list[Fill]]] = []
@@ -89,23 +93,26 @@ def form_packet(
 
 def _narrow(line: Line) -> list[Fill] | None:
     """Registers in pairs and one by one, stored at the last place: what one lane stores is cheap at any width."""
-    events, at = line.chain.events, len(line.places) - 1
-    if not line.free.at(line.places[at]).scoreboards:
+    at = len(line.places) - 1
+    if not line.stores_at(at):
         return None
-    first = lead(len(events))
-    places = [e.place for e in events] + [at]  # of each word's value, the tag's last
+    places = line.words.places([e.place for e in line.chain.events], at)
     fills: list[Fill] = []
-    used, word = 0, len(places) - 1
-    while word >= 0:
-        for words in (2, 1) if (first + word) % 2 and word else (1,):
-            since = places[word + 1 - words]
+    used, word = 0, line.words.tag
+    while word >= line.words.first:
+        if word not in places:  # it means nothing
+            word -= 1
+            continue
+        address = any(word - 1 == line.words.address(k) for k in line.words.addresses)
+        for words in (2,) if address else (2, 1) if word % 2 and word - 1 in places else (1,):
+            since = min(places[word], places[word + 1 - words])
             data = next(_runs(line, since, at, words, used), None)
             if data is not None:
                 break
         else:
             return None
         used |= ((1 << words) - 1) << data
-        fills.insert(0, Fill(data, words, EVENT_BYTES * (first + word + 1 - words), since, at))
+        fills.insert(0, Fill(data, words, EVENT_BYTES * (word + 1 - words), since, at))
         word -= words
     return fills
 
@@ -122,7 +129,7 @@ def _at_once(line: Line) -> list[Fill] | None:
     for quad in range(quads(len(events))):
         wanted = [(4, 4 * quad)]
         if not any(not 15 << d & used for d in here.groups(4)):
-            wanted = [(2, word) for word in (4 * quad, 4 * quad + 2) if word + 1 >= lead(len(events))]
+            wanted = [(2, word) for word in (4 * quad, 4 * quad + 2) if word + 1 >= line.words.first]
         for words, word in wanted:
             unit = (1 << words) - 1
             data = next((d for d in here.groups(words) if not unit << d & used), None)
@@ -142,7 +149,7 @@ def _transient(line: Line, fills: list[Fill]) -> list[int] | None:
     out = []
     for number, event in enumerate(line.chain.events):
         if event.after is not None:
-            fetched = fill_of(fills, lead(len(line.chain.events)) + number).at
+            fetched = fill_of(fills, line.words.first + number).at
             if event.after + line.cycles(event.place + 1, fetched) < _FETCHED:
                 return None  # the islands of a packet are scheduled without those of optional events
         here = line.free.at(event.record.site.index).groups(1)
@@ -155,6 +162,8 @@ def _transient(line: Line, fills: list[Fill]) -> list[int] | None:
 
 def _one(line: Line) -> list[Fill] | None:
     """Registers of a packet with one event: a pair, else a single register that is stored twice."""
+    if line.words.addresses:
+        return _one_access(line)
     for words in (2, 1):
         for at in [1, 0] if line.end and words == 2 and 0 not in line.waits else [0]:
             data = next(_runs(line, 0, at, words, 0), None)
@@ -163,12 +172,25 @@ def _one(line: Line) -> list[Fill] | None:
     return None
 
 
+def _one_access(line: Line) -> list[Fill] | None:
+    """Registers of a packet with the address and clock of one access: four, else two pairs."""
+    for at in [1, 0] if line.end else [0]:
+        if not line.stores_at(at):
+            continue
+        if (data := next(_runs(line, 0, at, 4, 0), None)) is not None:
+            return [Fill(data, 4, 0, 0, at)]
+        pairs = list(itertools.islice(_runs(line, 0, at, 2, 0), 2))
+        if len(pairs) == 2:
+            return [Fill(data, 2, 2 * EVENT_BYTES * k, 0, at) for k, data in enumerate(pairs)]
+    return None
+
+
 def _many(line: Line, placement: Placement) -> list[Fill] | None:
     """Registers and store places of all quads: the first combination that fits, preferred ones first."""
     wanted = []
     for part in parts(line):
         places = store_places(line, part, placement)
-        wanted.append((part[0].place, [k for k in places if line.free.at(line.places[k]).scoreboards]))
+        wanted.append((part[0].place, [k for k in places if line.stores_at(k)]))
     return _search(line, wanted, [], [_MOST_TRIES])
 
 
@@ -191,7 +213,7 @@ def _search(line: Line, wanted: list[tuple[int, list[int]]], fills: list[Fill], 
 
 def _runs(line: Line, first: int, at: int, words: int, used: int) -> Iterator[int]:
     """Runs of registers that are free at place ``first`` and that no kernel instruction touches up to ``at``."""
-    taken = line.touched(first, at) | line.owned(first, at) | used
+    taken = line.touched(first, at) | line.owned(first, at) | line.sources | used
     unit = (1 << words) - 1
     usable = [d for d in line.free.at(line.places[first]).groups(words) if not unit << d & taken]
     if line.form < Form.PACKED:  # naive: those of the other packets, else the lowest; then rather no other packet's

@@ -6,7 +6,7 @@ import itertools
 
 from .chains import Event
 from .line import COMMIT_AFTER, End, Line
-from .model import Form, Placement, lead, quads
+from .model import Form, Placement, quads
 
 __all__ = ["ends", "parts", "store_places"]
 
@@ -16,9 +16,8 @@ _NOWHERE = 1 << 20  # cost of a quad that cannot be stored
 
 def parts(line: Line) -> list[list[Event]]:
     """Events by quad."""
-    events = line.chain.events
-    skip = lead(len(events))
-    return [events[max(4 * quad - skip, 0) : 4 * quad + 4 - skip] for quad in range(quads(len(events)))]
+    events, words = line.chain.events, line.words
+    return [[events[k] for k in words.events(quad)] for quad in range(quads(words.count))]
 
 
 def store_places(line: Line, part: list[Event], placement: Placement) -> list[int]:

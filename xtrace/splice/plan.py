@@ -12,6 +12,7 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
 from xtrace.probe import Site, select, validate
 
+from .accesses import place_accesses
 from .chains import chains, reached, single, split
 from .model import (
     FILLINGS,
@@ -76,7 +77,10 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
         result.refused += [RefusedSite(s, str(reason)) for s in sites]
         return result
     result.state = state
-    result.analysis = a = a.probing(site.index for site in sites if site.kind == "record")
+    probed = (
+        i for s in sites if s.kind == "record" for i in (s.index, *(s.alternatives if s.access is not None else ()))
+    )
+    result.analysis = a = a.probing(probed)
     free = FreeFinder(a)
     _place_entry(result, sites, free)
     if not result.placed:
@@ -152,9 +156,9 @@ def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
 def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> list[PlacedSite]:
     """Records whose clock can be captured, in address order; the others are refused."""
     records = []
-    taken = {site.index for site in sites}
+    taken = {site.index for site in sites if site.access is None}
     for site in sites:
-        if site.kind != "record":
+        if site.kind != "record" or site.access is not None or site.refusal:
             continue
         if not result.analysis.reachable(site.index):
             result.refused.append(RefusedSite(site, "control never gets here"))
@@ -170,6 +174,14 @@ def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> 
             records.append(PlacedSite(replace(site, index=places[0]), moved=places[0] - site.index))
         else:
             result.refused.append(RefusedSite(site, _why_not(site, free)))
+    wanted = [site for site in sites if site.access is not None or site.refusal]
+    if result.form < Form.LANE:
+        why = "in this form of probes all lanes store, and each lane has an address of its own"
+        result.refused += [RefusedSite(site, site.refusal or why) for site in wanted]
+        wanted = []
+    accesses, refused = place_accesses(result.analysis, wanted, free, taken)
+    records += accesses
+    result.refused += refused
     return sorted(records, key=lambda p: p.site.index)
 
 
@@ -258,11 +270,16 @@ def _repeats(a: KernelAnalysis, index: int) -> bool:
 
 
 def _why_not(site: Site, free: FreeFinder) -> str:
-    if not free.at(site.index).any:
-        last = free.limit(site.index) - 1
+    here = free.at(site.index)
+    last = free.limit(site.index) - 1
+    if not here.any:
         return (
             f"every general register up to R{last} is live here, or used by an operation under way; a clock needs one"
         )
+    if site.access is not None and here.scoreboards:
+        if not here.predicates:
+            return "no predicate is dead to choose one lane with, and each lane has an address of its own"
+        return f"too few general registers up to R{last} are dead: an address and its clock need four, in aligned pairs"
     return "the kernel may have claims outstanding on all six scoreboards, and a store needs one"
 
 

@@ -39,7 +39,7 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
     a = k.analysis
     rows: list[dict[str, Any]] = []
     for p in k.placed:
-        ins = a.instructions[p.site.index]
+        ins = a.instructions[p.site.anchor]
         loop = a.loop_of(p.site.index)
         rows.append(
             {
@@ -48,7 +48,7 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
                 "op": ins.opcode,
                 "phase": p.site.phase,
                 "kind": p.site.kind,
-                "probe": "time",
+                "probe": "time" if p.site.access is None else "address",
                 "status": "placed",
                 "reason": "",
                 "loop": None if loop is None else loop.id,
@@ -61,7 +61,7 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
             }
         )
     for r in k.refused:
-        ins = a.instructions[r.site.index]
+        ins = a.instructions[r.site.anchor]
         rows.append(
             {
                 "kernel": a.kernel.name,
@@ -69,7 +69,7 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
                 "op": ins.opcode,
                 "phase": r.site.phase,
                 "kind": r.site.kind,
-                "probe": "time",
+                "probe": "time" if r.site.access is None and not r.site.refusal else "address",
                 "status": "refused",
                 "reason": r.reason,
             }

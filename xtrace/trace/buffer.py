@@ -32,6 +32,7 @@ class Records:
     seq: Array
     clock_lo: Array
     site: Array
+    address: Array
     written: Array
     overwritten: Array
     holes: Array
@@ -64,6 +65,7 @@ def read_records(slots: Array, headers: Headers, layout: KernelLayout, tags: Tag
         seq=seq,
         clock_lo=found.clock_lo.astype(np.int64),
         site=found.site,
+        address=found.address,
         written=found.written,
         overwritten=missing - holes,
         holes=holes,

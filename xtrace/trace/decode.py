@@ -37,7 +37,7 @@ def decode(
     buffer
         The whole buffer, spill-over slot included. Not copied.
     map
-        Trace map (``xtrace/map/2``) of the traced image.
+        Trace map (``xtrace/map/2`` or ``/3``) of the traced image.
     kernel
         Mangled or demangled name.
     grid, block
@@ -96,6 +96,7 @@ def decode(
         site=records.site,
         clock=unwrapped.clock,
         t_ns=axis.at(unwrapped.clock, records.warp),
+        address=records.address,
     )
     summary = _summary(layout, headers, records, unwrapped, axis, warps)
     summary["headless_warps"] = len(lost)
@@ -213,6 +214,7 @@ def _summary(
         "kernel": layout.name,
         "demangled": layout.demangled,
         "sites": len(layout.sites),
+        **({"access_sites": layout.accesses} if layout.accesses else {}),
         "warps_ran": len(headers.slot),
         "warps_unfinished": 0,  # part of the file format; warps without an exit are counted as headless
         "ctas_ran": int(warps["cta"].nunique()),

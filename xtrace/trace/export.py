@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from xtrace.errors import BadInput, MissingTool
+from xtrace.trace.accesses import accesses
 from xtrace.trace.perfetto import to_perfetto
 from xtrace.trace.spans import spans
 from xtrace.trace.tables import TraceTables
@@ -55,6 +56,7 @@ def to_chrome(launches: Sequence[TraceTables]) -> bytes:
             lines += _metadata(base + sm, slot + 1, "thread_name", f"CTA {cta} warp {warp}")
             lines += _sort(base + sm, slot + 1, "thread", slot)
         lines += _complete(tables, base, int(tables.summary["origin_ns"]) - first)
+        lines += _instants(tables, base, int(tables.summary["origin_ns"]) - first)
     head = '{"displayTimeUnit":"ns","traceEvents":[\n'
     return (head + ",\n".join(lines) + "\n]}\n").encode()
 
@@ -83,6 +85,24 @@ def _complete(tables: TraceTables, base: int, shift: int) -> list[str]:
     return [
         f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_us(ts)},"dur":{_us(dur)},"name":{names[code]},"args":{{"site":{site}}}}}'
         for ts, dur, pid, tid, code, site in zip(*columns, strict=True)
+    ]
+
+
+def _instants(tables: TraceTables, base: int, shift: int) -> list[str]:
+    """Accesses: instants of their warp's thread, with the address."""
+    found = accesses(tables)
+    start = np.rint(found["t_ns"].to_numpy()).astype(np.int64) + shift
+    columns = (
+        start.tolist(),
+        (found["sm"] + base).tolist(),
+        (found["slot"] + 1).tolist(),
+        [json.dumps(str(phase)) for phase in found["phase"]],
+        found["site"].tolist(),
+        found["address"].tolist(),
+    )
+    return [
+        f'{{"ph":"i","s":"t","pid":{pid},"tid":{tid},"ts":{_us(ts)},"name":{name},"args":{{"site":{site},"address":"{address:#x}"}}}}'
+        for ts, pid, tid, name, site, address in zip(*columns, strict=True)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from xtrace.errors import BadInput, Unsupported
 from xtrace.sampling import EVERYTHING, Sampling
 from xtrace.trace.packets import MAX_SITES as PACKET_SITES
-from xtrace.trace.packets import MAX_TAG, QUAD
+from xtrace.trace.packets import MAX_TAG, MAX_WORDS, QUAD, Address, Packet
 
 __all__ = [
     "HEADER_BYTES",
@@ -23,7 +23,9 @@ __all__ = [
 ]
 
 SCHEMA = "xtrace/map/2"
-STORED_SCHEMAS = (SCHEMA, "xtrace/map/1")  # of maps inside trace files
+SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
+SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES)
+STORED_SCHEMAS = (*SCHEMAS, "xtrace/map/1")  # of maps inside trace files
 MAX_SITES = 1 << 20
 MAX_SLACK_BYTES = 512
 MIN_RING_BYTES = 32
@@ -39,6 +41,7 @@ class Site:
     phase: str
     op: str
     pc: int
+    access: bool = False  # records the address of the instruction at ``pc``
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,15 @@ class KernelSites:
     sites: tuple[Site, ...]
     block: tuple[int, int, int] | None
 
+    @property
+    def accesses(self) -> list[int]:
+        """Sites that record an address."""
+        return [site.id for site in self.sites if site.access]
+
 
 @dataclass(frozen=True)
 class KernelLayout(KernelSites):
-    """Geometry of one warp's slot, in bytes, and the packets that may stand in it, as ``(tag, site ids)``.
+    """Geometry of one warp's slot, in bytes, and the packets that may stand in it.
 
     ``ring`` bytes in which packets start, then some slack for one that runs past the ring's end. The headers form a
     table of their own behind all slots. ``sample`` says which warps leave a trace.
@@ -61,7 +69,7 @@ class KernelLayout(KernelSites):
 
     stride: int
     ring: int
-    packets: tuple[tuple[int, tuple[int, ...]], ...]
+    packets: tuple[Packet, ...]
     sample: Sampling = EVERYTHING
 
     @property
@@ -97,7 +105,7 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     slot, name = entry["slot"], known.name
     stride, ring = _number(slot, "stride", name), _number(slot, "ring", name)
     header_bytes, record = _number(slot, "header_bytes", name), _number(slot, "record", name)
-    if trace_map["schema"] != SCHEMA or record != CLOCK_BYTES:
+    if trace_map["schema"] not in SCHEMAS or record != CLOCK_BYTES:
         raise Unsupported(
             "XT8103",
             f"buffers with records of {record} bytes, by a map of schema {trace_map['schema']}",
@@ -122,15 +130,16 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     )
 
 
-def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The packets of a kernel's map entry as ``(tag, site ids)``; each of the record sites ``ids`` is in one.
+def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[Packet, ...]:
+    """The packets of a kernel's map entry; each of the record sites ``ids`` is in one.
 
     BadInput XT8101 if they are not so.
     """
     name, raw = str(entry.get("name"))[:200], entry.get("packets")
     if not isinstance(raw, list) or not all(isinstance(item, Mapping) for item in raw):
         raise _malformed(f"kernel {name}: 'packets' is not a list of objects")
-    out: dict[int, tuple[int, ...]] = {}
+    recorded = {s.get("id"): s.get("address") for s in entry["sites"] if s.get("probe") == "address"}
+    out: dict[int, Packet] = {}
     left = set(ids)
     for item in raw:
         tag, sites = item.get("tag"), item.get("sites")
@@ -142,10 +151,35 @@ def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[tuple[int, 
             if type(site) is not int or site not in left:
                 raise _malformed(f"kernel {name}: packet {tag} names no record site, or one of another packet")
             left.remove(site)
-        out[tag] = tuple(sites)
+        out[tag] = _packet(item, recorded, f"kernel {name}: packet {tag}")
     if left:
         raise _malformed(f"kernel {name}: site {min(left)} is in no packet")
-    return tuple(out.items())
+    return tuple(out.values())
+
+
+def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> Packet:
+    tag, sites = item["tag"], item["sites"]
+    numbers = [n for n in sites if n in recorded]
+    if not numbers:
+        return Packet(tag, tuple(sites))
+    clocks = item.get("clocks")
+    if item.get("addresses") != numbers:
+        raise _malformed(f"{what} does not list the addresses of its accesses in order")
+    if not isinstance(clocks, list) or clocks != [n for n in sites if n in clocks] or clocks[-1:] != sites[-1:]:
+        raise _malformed(f"{what} does not list clocks of its sites in order, up to the last one")
+    addresses: list[Address] = []
+    for n in numbers:
+        claim = recorded[n]
+        offset, witness = (claim.get("offset"), claim.get("made_with")) if isinstance(claim, Mapping) else (None, None)
+        if type(offset) is not int or not -(1 << 31) <= offset < 1 << 31:
+            raise _malformed(f"{what}: the address of site {n} has no offset")
+        if witness is not None and witness not in numbers[: len(addresses)]:
+            raise _malformed(f"{what}: site {n} is made with no earlier access of the packet")
+        addresses.append(Address(sites.index(n), offset, None if witness is None else numbers.index(witness)))
+    packet = Packet(tag, tuple(sites), tuple(addresses), tuple(sites.index(n) for n in clocks))
+    if packet.words > MAX_WORDS:
+        raise _malformed(f"{what} has more than {MAX_WORDS} words")
+    return packet
 
 
 def _entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
@@ -218,7 +252,7 @@ def _sites(entry: Mapping[str, Any], name: str) -> tuple[Site, ...]:
             raise _malformed(f"kernel {name}: site {number} has no valid 'pc'")
         if not isinstance(op, str) or not isinstance(phase, str):
             raise _malformed(f"kernel {name}: site {number} needs texts 'op' and 'phase'")
-        sites[number] = Site(number, phase, op, pc)
+        sites[number] = Site(number, phase, op, pc, item.get("probe") == "address")
     return tuple(sites[number] for number in sorted(sites))
 
 

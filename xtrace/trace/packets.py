@@ -1,16 +1,19 @@
 """Packets, the unit in which a warp's events stand in its ring; the one reader of them. Vectorised over warps.
 
-**A packet** of n events takes n // 4 + 1 quads of 16 bytes: undefined words, then the n clocks (low halves, in
-order of time), then the tag, by which the trace map lists the n sites. A clock of 0 says that its event did not happen
-(any but the last of a packet may be on a side path). It starts at ``offset mod ring`` and is
-contiguous: past the ring's end it goes on in the slack. ``offset`` is what its warp emitted before.
+**A packet** of n words and a tag takes n // 4 + 1 quads of 16 bytes: undefined words, then the n words, then the tag,
+by which the trace map lists the packet's sites. The words are two per address, low half first, then an undefined one if
+there are addresses and the number of clocks is even, then the clocks (low halves, in order of time). Where no site
+records an address each event has a clock; otherwise an event without one has that of the next event with one. A clock
+of 0 says that its event did not happen (any but the last of a packet may be on a side path). A packet starts at
+``offset mod ring`` and is contiguous: past the ring's end it goes on in the slack. ``offset`` is what its warp emitted
+before.
 
 **Reading** walks back from where the warp's last packet ended, because only a packet's end says how long it is. One
 step of the walk reads one packet of every warp. It ends at the warp's first packet or at one that began more than a
 ring's length before the end: later packets have overwritten it, wholly or partly. A place without a tag that the map
 knows is a gap; the walk looks one quad further back.
 
-**Past the ring's end.** A packet that ends in the first three quads of a lap may have begun in the lap before; then its
+**Past the ring's end.** A packet that ends in the first seven quads of a lap may have begun in the lap before; then its
 end stands in the slack. The same place of the ring (or of the slack) holds something older then. If both look like a
 packet, the one whose last clock is younger, measured back from a clock known to be later, is right (as long as a lap
 takes less than 2**32 cycles).
@@ -21,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +32,11 @@ import numpy.typing as npt
 __all__ = [
     "MAX_SITES",
     "MAX_TAG",
+    "MAX_WORDS",
     "QUAD",
+    "Address",
     "Events",
+    "Packet",
     "Tags",
     "chunks",
     "count_events",
@@ -42,31 +48,75 @@ __all__ = [
 QUAD = 16  # bytes
 MAX_TAG = (1 << 16) - 1
 MAX_SITES = 15  # events of one packet
+MAX_WORDS = 31  # of one packet, its tag left out
 _NO_TAG = MAX_TAG + 1  # stands for every word that cannot be a tag
 _COUNT_BITS = 24  # of the number of events in a header
-_OVERHANG = MAX_SITES // 4  # quads of a packet that may stand behind the ring's end
+_OVERHANG = MAX_WORDS // 4  # quads of a packet that may stand behind the ring's end
 _CHUNK_QUADS = 1 << 21
 
 Array = npt.NDArray[Any]
 
 
+class Address(NamedTuple):
+    """An address that an event of a packet records."""
+
+    event: int  # number in the packet
+    offset: int  # to be added to what is stored
+    made_with: int | None = None  # address of the packet (by number) whose high half tells whether the access was made
+
+
+class Packet(NamedTuple):
+    """One kind of packet."""
+
+    tag: int
+    sites: Sequence[int]
+    addresses: Sequence[Address] = ()
+    clocks: Sequence[int] | None = None  # events (by number) with a clock of their own; None: all
+
+    @property
+    def words(self) -> int:
+        """Its words, the tag left out."""
+        clocks = len(self.sites if self.clocks is None else self.clocks)
+        return 2 * len(self.addresses) + bool(self.addresses and clocks % 2 == 0) + clocks
+
+
 @dataclass(frozen=True)
 class Tags:
-    """The packets of a trace map: ``count[tag]`` events (0: no such tag), of the sites ``sites[first[tag]]`` and on."""
+    """The packets of a trace map: ``count[tag]`` events (0: no such tag) from number ``first[tag]`` on, in
+    ``words[tag]`` words with ``clocks[tag]`` clocks; then one element per event of every packet. Places count back
+    from the tag.
+    """
 
     count: Array
     first: Array
+    words: Array
+    clocks: Array
     sites: Array
+    clock_at: Array
+    address_at: Array  # low half; 0: no address
+    made_at: Array  # word that is 0 if the access was not made
+    offset: Array  # u64
 
     @classmethod
-    def of(cls, packets: Sequence[tuple[int, Sequence[int]]]) -> Tags:
-        """From ``(tag, site ids)`` pairs."""
-        count, first = np.zeros(_NO_TAG + 1, np.int64), np.zeros(_NO_TAG + 1, np.int64)
-        sites: list[int] = []
-        for tag, ids in packets:
-            count[tag], first[tag] = len(ids), len(sites)
-            sites += ids
-        return cls(count, first, np.array(sites, np.int64))
+    def of(cls, packets: Sequence[Packet | tuple[int, Sequence[int]]]) -> Tags:
+        """From packets, or ``(tag, site ids)`` pairs of packets of clocks alone."""
+        count, first, words, clocks = (np.zeros(_NO_TAG + 1, np.int64) for _ in range(4))
+        rows: list[tuple[int, int, int, int, int]] = []
+        for packet in (Packet(*item) for item in packets):
+            own = list(range(len(packet.sites)) if packet.clocks is None else packet.clocks)
+            tag = packet.tag
+            count[tag], first[tag], words[tag], clocks[tag] = len(packet.sites), len(rows), packet.words, len(own)
+            low = [packet.words - 2 * n for n in range(len(packet.addresses))]
+            place = {x.event: n for n, x in enumerate(packet.addresses)}
+            for event, site in enumerate(packet.sites):
+                clock = len(own) - next(n for n, k in enumerate(own) if k >= event)
+                if event in place:
+                    n, x = place[event], packet.addresses[place[event]]
+                    rows.append((site, clock, low[n], low[n if x.made_with is None else x.made_with] - 1, x.offset))
+                else:
+                    rows.append((site, clock, 0, 0, 0))
+        sites, clock_at, address_at, made_at, offset = np.array(rows, np.int64).reshape(-1, 5).T
+        return cls(count, first, words, clocks, sites, clock_at, address_at, made_at, offset.astype(np.uint64))
 
 
 @dataclass(frozen=True)
@@ -76,6 +126,7 @@ class Events:
     warp: Array  # index into the arrays given to read_events
     clock_lo: Array  # u32
     site: Array
+    address: Array  # u64; 0: none recorded, or its lane did not make the access
     gaps_after: Array  # gaps between the event and the end of its warp
     written: Array  # events read
     gaps: Array  # quads that hold no packet
@@ -115,7 +166,8 @@ def read_events(
     n = tags.count[tag]
     ends = np.cumsum(n)
     step = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - n, n)
-    clock = flat[np.repeat(at - n, n) + step]
+    event, end = np.repeat(tags.first[tag], n) + step, np.repeat(at, n)
+    clock = flat[end - tags.clock_at[event]]
     of = np.repeat(warp, n)
     written = np.bincount(of[clock != 0], minlength=len(rows)).astype(np.int64)
     contradictory = written > emitted
@@ -124,13 +176,26 @@ def read_events(
     return Events(
         warp=of[keep],
         clock_lo=clock[keep],
-        site=tags.sites[np.repeat(tags.first[tag], n) + step][keep],
+        site=tags.sites[event][keep],
+        address=_addresses(flat, end[keep], event[keep], tags),
         gaps_after=np.repeat(gaps, n)[keep],
         written=written,
         gaps=walk.gaps,
         unknown=walk.unknown,
         contradictory=contradictory,
     )
+
+
+def _addresses(flat: Array, end: Array, event: Array, tags: Tags) -> Array:
+    """Addresses of events whose packets have their tags at ``end``."""
+    found = np.zeros(len(event), np.uint64)
+    some = np.flatnonzero(tags.address_at[event] > 0)
+    end, event = end[some], event[some]
+    low = end - tags.address_at[event]
+    value = flat[low].astype(np.uint64) | flat[low + 1].astype(np.uint64) << np.uint64(32)
+    made = flat[end - tags.made_at[event]] != 0
+    found[some] = np.where(made, value + tags.offset[event], np.uint64(0))
+    return found
 
 
 class _Walk:
@@ -165,7 +230,7 @@ class _Walk:
             taken = valid & ~done
             parts.append((warp[taken], at[taken], tag[taken], self.gaps[warp[taken]], back[taken]))
             back += taken
-            opening = self.flat[np.where(taken, at - self.tags.count[tag], 0)]
+            opening = self.flat[np.where(taken, at - self.tags.clocks[tag], 0)]
             opening = np.where(opening == 0, self.flat[at - 1], opening)  # did not happen; the last one always does
             later = np.where(taken, opening, later)
             self.gaps[warp] += ~valid
@@ -181,7 +246,7 @@ class _Walk:
         raw = self.flat[at]
         tag = np.minimum(raw, _NO_TAG).astype(np.int64)
         count = self.tags.count[tag]
-        return raw, tag, count // 4 + 1, count > 0
+        return raw, tag, self.tags.words[tag] // 4 + 1, count > 0
 
     def _prefer_slack(
         self, at: Array, tag: Array, quads: Array, valid: Array, place: Array, end: Array, later: Array

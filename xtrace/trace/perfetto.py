@@ -2,7 +2,7 @@
 
 Written with the `perfetto` package's trace builder, which works offline (its trace processor, which does
 not, is never touched). Each warp has a track of its own, so slices can never overlap; a phase without
-extent, or one whose end is unknown, becomes an instant.
+extent, or one whose end is unknown, becomes an instant, and so does an access, with its address.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from xtrace.errors import MissingTool
+from xtrace.trace.accesses import accesses
 from xtrace.trace.spans import spans
 from xtrace.trace.tables import TraceTables
 
@@ -92,6 +93,9 @@ class _Writer:
         table["end"] = np.rint(table["end_ns"]).astype(np.int64)
         table["iid"] = iids[table["phase"].cat.codes.to_numpy()]
         of_slot = dict(iter(table.groupby("slot", sort=False)))
+        found = accesses(tables)
+        found = found.assign(iid=[i for p in found["phase"] for i in self.intern(chunk, [str(p)])])
+        made = dict(iter(found.groupby("slot", sort=False)))
         self.out.write(chunk.serialize())
         for sm in np.unique(tables.warps["sm"].to_numpy()).tolist():
             group = tables.warps[tables.warps["sm"] == sm]
@@ -103,6 +107,8 @@ class _Writer:
                     track = self.track(chunk, f"warp {warp}", cta_track, int(warp))
                     if slot in of_slot:
                         self.slices(chunk, track, of_slot[slot], origin)
+                    if slot in made:
+                        self.instants(chunk, track, made[slot], origin)
             self.out.write(chunk.serialize())
 
     def slices(self, chunk: Any, track: int, table: pd.DataFrame, origin: int) -> None:
@@ -112,7 +118,15 @@ class _Writer:
             if end > start:
                 self.event(chunk, track, origin + end, _END, 0)
 
-    def event(self, chunk: Any, track: int, timestamp: int, kind: int, iid: int) -> None:
+    def instants(self, chunk: Any, track: int, table: pd.DataFrame, origin: int) -> None:
+        """Accesses, with the address as an argument."""
+        times = np.rint(table["t_ns"].to_numpy()).astype(np.int64).tolist()
+        for time, iid, address in zip(times, table["iid"].tolist(), table["address"].tolist(), strict=True):
+            note = self.event(chunk, track, origin + time, _INSTANT, iid).debug_annotations.add()
+            note.name = "address"
+            note.pointer_value = address
+
+    def event(self, chunk: Any, track: int, timestamp: int, kind: int, iid: int) -> Any:
         packet = chunk.add_packet()
         packet.trusted_packet_sequence_id = _SEQUENCE
         packet.sequence_flags = _NEEDED
@@ -122,3 +136,4 @@ class _Writer:
         event.track_uuid = track
         if iid:
             event.name_iid = iid
+        return event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ def spans(tables: TraceTables) -> pd.DataFrame:
     False where the phase's end is not what the next record says: a record after it was lost, the warp
     never reached its exit (the span is then empty), or the clock ran backwards (it is cut to be empty).
     """
-    events, warps = tables.events, tables.warps
+    events, warps, accesses = _without_accesses(tables)
     row = np.searchsorted(warps["slot"].to_numpy(), events["slot"].to_numpy())
     names = [str(p) for p in events["phase"].cat.categories]
     every = [name for name in (PROLOGUE, RUNNING) if name not in names] + names
@@ -60,6 +60,11 @@ def spans(tables: TraceTables) -> pd.DataFrame:
     end[last] = np.where(finished, warps["t_exit_ns"].to_numpy(), t[last])
     end_clock[last] = np.where(finished, warps["clock_exit"].to_numpy(), clock[last])
     next_seq[last] = np.where(finished, warps["emitted"].to_numpy(), -2)
+    # Accesses between two records are no gap: those seen before each are taken off its number.
+    seen = both(np.zeros(len(warps), dtype=np.int64), accesses.before)
+    behind = seen.copy()
+    behind[:-1] = seen[1:]
+    behind[last] = accesses.total
     forward = (end >= t) & (end_clock >= clock)
     end, end_clock = np.where(forward, end, t), np.where(forward, end_clock, clock)
     start = t
@@ -76,11 +81,26 @@ def spans(tables: TraceTables) -> pd.DataFrame:
             "end_ns": end,
             "ns": end - start,
             "cycles": (end_clock - clock).astype(np.int64),
-            "certain": forward & (next_seq == seq + 1),
+            "certain": forward & (next_seq - behind == seq - seen + 1),
         }
     )
     empty_prologue = (seq < 0) & recorded[warp] & (table["ns"].to_numpy() <= 0)
     return table[~empty_prologue].reset_index(drop=True) if empty_prologue.any() else table
+
+
+class _Accesses(NamedTuple):
+    before: Array  # for each other record, those of its warp in front of it
+    total: Array  # for each warp
+
+
+def _without_accesses(tables: TraceTables) -> tuple[pd.DataFrame, pd.DataFrame, _Accesses]:
+    """The launch's records that begin phases, its warps, and how many others there were."""
+    events, warps = tables.events, tables.warps
+    access = np.isin(events["site"].to_numpy(), tables.summary.get("access_sites", []))
+    row = np.searchsorted(warps["slot"].to_numpy(), events["slot"].to_numpy())
+    total = np.bincount(row[access], minlength=len(warps)).astype(np.int64)
+    before = np.cumsum(access) - (np.cumsum(total) - total)[row]
+    return events[~access], warps, _Accesses(before[~access], total)
 
 
 def roles(tables: TraceTables) -> pd.Series:

@@ -41,6 +41,7 @@ MAX_RATIO = 250  # uncompressed over compressed; real traces stay below 30
 _SMALL = 1 << 24
 
 EVENTS = {"slot": "<i4", "seq": "<u4", "site": "<u4", "clock": "<u8", "t_ns": "<f8"}
+ADDRESS = {"address": "<u8"}  # of events, where a site records one
 WARPS = {
     "slot": "<i4",
     "cta": "<i4",
@@ -129,7 +130,8 @@ def save(
         raise BadInput("XT8401", f"map, summary or provenance cannot be stored as JSON: {error}") from error
     members = {"manifest.json": manifest.encode(), "map.json": map_text.encode()}
     for number, launch in enumerate(launches):
-        for folder, frame, columns in (("events", launch.events, EVENTS), ("warps", launch.warps, WARPS)):
+        recorded = EVENTS | (ADDRESS if kernel_sites(map, launch.kernel).accesses else {})
+        for folder, frame, columns in (("events", launch.events, recorded), ("warps", launch.warps, WARPS)):
             for name, dtype in columns.items():
                 members[f"{number}/{folder}/{name}.npy"] = _npy(frame[name].to_numpy(), dtype)
     data = _archive(members, zipfile.ZIP_DEFLATED)
@@ -260,7 +262,8 @@ class _Reader:
         if (np.abs(np.nan_to_num(columns["t_exit_ns"])) > 1e18).any() or (np.abs(columns["t_entry_ns"]) > 1e18).any():
             raise _damaged("a warp's time is impossible")
         warps = pd.DataFrame({"kernel": constant(layout.name, n), **columns}, columns=list(WARP_COLUMNS))
-        records = {name: self.column(f"{number}/events/{name}.npy", dtype) for name, dtype in EVENTS.items()}
+        wanted = EVENTS | (ADDRESS if layout.accesses else {})
+        records = {name: self.column(f"{number}/events/{name}.npy", dtype) for name, dtype in wanted.items()}
         n_events = len(records["slot"])
         if any(len(c) != n_events for c in records.values()):
             raise _damaged("event columns of different lengths")
@@ -281,8 +284,10 @@ class _Reader:
             site=records["site"].astype(np.int64),
             clock=records["clock"],
             t_ns=records["t_ns"],
+            address=records.get("address", np.zeros(n_events, np.uint64)),
         )
-        return TraceTables(events, warps, checked)
+        more = {"access_sites": layout.accesses} if layout.accesses else {}
+        return TraceTables(events, warps, {**checked, **more})
 
 
 def _checked_summary(summary: object) -> dict[str, Any]:

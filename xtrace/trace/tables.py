@@ -45,6 +45,8 @@ class TraceTables:
         until the warp's next record or its exit. ``clock`` counts cycles of the SM ``sm`` and must not
         be compared across SMs; ``t_ns`` is the common time axis, in ns after ``summary["origin_ns"]``.
         ``site`` 0 does not occur; a site that the map does not know has ``pc`` -1.
+        A launch whose map has sites of accesses has a column ``address`` (u64, bytes): what the recorded lane accessed,
+        0 where it did not make the access, or where the site records none. Such a record begins no phase.
     warps
         One row per warp that ran to its exit. ``written + dropped == emitted``. ``decode`` gives finished warps
         only; a trace file may hold others, with ``finished`` False and ``t_exit_ns`` NaN.
@@ -63,7 +65,15 @@ class TraceTables:
 
 
 def event_table(
-    layout: KernelSites, warps: pd.DataFrame, *, warp: Array, seq: Array, site: Array, clock: Array, t_ns: Array
+    layout: KernelSites,
+    warps: pd.DataFrame,
+    *,
+    warp: Array,
+    seq: Array,
+    site: Array,
+    clock: Array,
+    t_ns: Array,
+    address: Array,
 ) -> pd.DataFrame:
     """The events frame from per-record columns; ``warp`` is the row in ``warps``, ``site`` the site id."""
     ids = np.array([s.id for s in layout.sites], dtype=np.int64)
@@ -91,8 +101,9 @@ def event_table(
             "clock": clock,
             "t_ns": t_ns,
             "sm": columns["sm"],
+            **({"address": address} if layout.accesses else {}),
         },
-        columns=list(EVENT_COLUMNS),
+        columns=[*EVENT_COLUMNS, *(["address"] if layout.accesses else [])],
     )
 
 

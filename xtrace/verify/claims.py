@@ -9,6 +9,7 @@ from xtrace.errors import BadInput
 __all__ = ["SCHEMA", "kernel_claims"]
 
 SCHEMA = "xtrace/map/2"
+SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
 _MAX_ITEMS = 1 << 20
 _MAX_EVENTS = 15  # of one packet
 _HINT = "give the .map.json that was written together with the traced image"
@@ -46,7 +47,7 @@ def _packets(entry: dict[str, Any], label: str) -> None:
         sites = _list(packet, "sites", "a packet")
         if not 1 <= len(sites) <= _MAX_EVENTS:
             raise _bad(f"a packet of {label} does not have 1 to {_MAX_EVENTS} sites")
-        for site in sites:
+        for site in (*sites, *_list(packet, "addresses", "a packet"), *_list(packet, "clocks", "a packet")):
             _number(site, "site of a packet")
 
 
@@ -56,7 +57,7 @@ def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
     Raises ``BadInput`` XT4001 when the document is not a trace map.
     """
     top = _dict(document, "the document")
-    if top.get("schema") != SCHEMA:
+    if top.get("schema") not in (SCHEMA, SCHEMA_WITH_ADDRESSES):
         raise _bad(f"schema is {str(top.get('schema'))[:40]!r}, expected {SCHEMA!r}")
     for side in ("input", "output"):
         if not isinstance(_dict(top.get(side), side).get("sha256"), str):

@@ -12,6 +12,8 @@ from typing import Any
 
 from xtrace.isa.model import Flow
 from xtrace.verify import copies
+from xtrace.verify.accesses import Access, accesses_of, register_bits
+from xtrace.verify.accesses import written as changed
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
 from xtrace.verify.launches import Launch, Layout
@@ -36,7 +38,8 @@ def check(pair: Pair, patches: dict[int, str]) -> dict[int, int]:
     if problem is not None or isinstance(layout, str) or isinstance(packets, str):
         pair.fail(_EFFECTS, problem or "")
         return {}
-    course = _Course.of(pair, patches)
+    accesses = accesses_of(pair)
+    course = None if accesses is None else _Course.of(pair, patches, accesses)
     if course is None:
         return {}
     tally = _Tally()
@@ -50,8 +53,12 @@ def check(pair: Pair, patches: dict[int, str]) -> dict[int, int]:
                 return {}
             actions[j] = action
         for walk in course.walks if number == 0 else course.walks[:1] + course.walks[number::4]:
-            if not _Run(pair, course, launch, actions, packets, tally).take(walk, wrap=number == 0):
-                return _registers(pair, tally)
+            # Where addresses are recorded, every way once with all accesses made, once with none.
+            wishes = (True, False) if accesses and number == 0 else (None,)
+            for wish in wishes:
+                run = _Run(pair, course, launch, actions, packets, tally, wish)
+                if not run.take(walk, wrap=number == 0 and wish is not False):
+                    return _registers(pair, tally)
     if packets and not tally.checked:
         pair.fail(_EFFECTS, "no exit of the kernel writes the header")
     if not layout.wraps:
@@ -97,6 +104,7 @@ class _Clobber:
     """Kernel instructions on the way: registers in which probes find nothing of theirs behind them."""
 
     registers: tuple[str, ...]
+    listed: tuple[str, ...]  # written by the model's account alone: kernel registers keep what they held
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +131,10 @@ class _Course:
     plain: dict[int, Action | None]  # probe words; None where the meaning waits for a patch
     steps: list[list[int | _Clobber | _Site | _End]]  # an int is the traced index of a probe word
     walks: list[Walk]
+    accesses: dict[int, Access]  # by the original instruction before which the address is read
 
     @classmethod
-    def of(cls, pair: Pair, patches: dict[int, str]) -> _Course | None:
+    def of(cls, pair: Pair, patches: dict[int, str], accesses: dict[int, Access]) -> _Course | None:
         code, names = pair.output.code, pair.isa.layout.names
         origin, first = pair.align.origin(), {island[0]: i for i, island in pair.align.islands()}
         plain: dict[int, Any] = {}
@@ -138,6 +147,7 @@ class _Course:
                 written |= code[j].writes
         if pair.findings.failed(_EFFECTS, pair.name):
             return None
+        observed = register_bits(pair, accesses.values())
         graph = BlockGraph(pair.output.before(pair.align.copy.start) if pair.align.copy else pair.output)
         steps: list[list[int | _Clobber | _Site | _End]] = []
         for block in graph.blocks:
@@ -150,11 +160,14 @@ class _Course:
                 elif not code[j].never:
                     if code[j].flow is Flow.EXIT and j - 1 in plain:
                         does.append(_End(j - 1, origin[j], pair.original.code[origin[j]].pc))
-                    if hit := code[j].writes & written:
-                        does.append(_Clobber(tuple(names(hit))))
+                    certain = changed(code[j], pair.isa.layout)
+                    lost, listed = names(certain & (written | observed)), names(code[j].writes & written & ~certain)
+                    if lost or listed:
+                        does.append(_Clobber(tuple(lost), tuple(listed)))
             steps.append(does)
         wanted = {n for n, does in enumerate(steps) if any(isinstance(x, int) for x in does)}
-        return cls(graph, plain, steps, graph.walks(wanted, random.Random(0)))
+        walks = graph.walks(wanted, random.Random(0))
+        return cls(graph, plain, steps, walks, {access.at: access for access in accesses.values()})
 
 
 @dataclass
@@ -172,13 +185,16 @@ class _Run:
 
     def __init__(
         self, pair: Pair, course: _Course, launch: Launch, actions: dict[int, Any], packets: dict[int, Packet],
-        tally: _Tally,
+        tally: _Tally, wish: bool | None,
     ) -> None:  # fmt: skip
         self._pair, self._course, self._launch, self._actions, self._tally = pair, course, launch, actions, tally
         self._warp = launch.warp()
         self._ring = Ring(launch.layout.ring, packets)
         self._stored = 0  # bytes to the ring
         self._guarded: dict[int, int] = {}  # checks at guarded exits
+        self._known: set[str] = set()  # kernel registers with a value that an access was seen to use
+        self._rng = random.Random(len(tally.rings))
+        self._wish = wish  # whether accesses are made, as far as nothing else tells
         tally.rings.append(self._ring)
 
     def take(self, walk: Walk, *, wrap: bool) -> bool:
@@ -204,11 +220,17 @@ class _Run:
             case int():
                 return self._execute(step)
             case _Clobber():
-                for name in step.registers:
+                listed = (name for name in step.listed if name not in self._known)
+                for name in (*step.registers, *listed):
                     self._warp.registers.pop(name, None)
+                    self._warp.elected.discard(name)
+                    self._known.discard(name)
             case _Site():
                 self._ring.runs.setdefault(step.index, []).append(set())
                 self._at = step.index
+                if access := self._course.accesses.get(step.index):
+                    seen = access.observe(self._warp, self._known, self._rng, self._wish)
+                    self._ring.accesses.setdefault(step.index, []).append(seen)
             case _End():
                 return self._end(step)
         return True
@@ -223,15 +245,15 @@ class _Run:
         if warp.clocks:
             self._ring.runs[self._at][-1].update(warp.clocks)
             warp.clocks.clear()
-        return not warp.stores or self._store(j, warp.stores.pop())
+        return not warp.stores or self._store(j, warp.stores.pop(), ins.guard.removeprefix("@") in warp.elected)
 
-    def _store(self, j: int, store: Store) -> bool:
+    def _store(self, j: int, store: Store, one_lane: bool) -> bool:
         at, above = store.address - self._launch.slot, store.address - self._launch.header
         if at >= 0 and at + store.size <= self._launch.layout.room:
             self._tally.ring.add(j)
             self._stored += store.size
             for k, value in enumerate(store.data):
-                self._ring.slot[at + 4 * k] = Word(value, j, k)
+                self._ring.slot[at + 4 * k] = Word(value, j, k, one_lane)
         elif above >= 0 and above + store.size <= self._launch.layout.header_bytes:
             self._tally.header.add(j)
             for k, value in enumerate(store.data):

@@ -43,6 +43,7 @@ class Warp:
     registers: dict[str, int] = field(default_factory=dict)
     stores: list[Store] = field(default_factory=list)
     ticks: int = 1000
+    elected: set[str] = field(default_factory=set)  # predicates that are true in the elected lane alone
     clocks: list[int] = field(default_factory=list)  # every value read from the SM clock's low half
 
     def get(self, name: str) -> int:
@@ -100,6 +101,7 @@ def _pair(text: str) -> Value:
 def _put(w: Warp, name: str, value: int) -> None:
     if name not in ("RZ", "URZ", "PT", "UPT"):
         w.registers[name] = value
+        w.elected.discard(name)
 
 
 def _put_pair(w: Warp, name: str, value: int) -> None:
@@ -239,6 +241,7 @@ def _elect(o: list[str], mods: list[str], imm: int | None) -> Action:
     def run(w: Warp) -> None:
         _put(w, o[0], 1)
         _put(w, o[1], 1)
+        w.elected |= {o[0], o[1]}
 
     return run
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xtrace.isa.model import Instruction
+from xtrace.verify.accesses import read_registers
 from xtrace.verify.certificate import Promise
 from xtrace.verify.lanes import parted
 from xtrace.verify.liveness import live_before
@@ -30,6 +31,7 @@ class _Registers:
     counters: int  # of these, uniform ones that no island writes before it has read them
     waiting: list[int]  # behind each traced instruction: what a probe may still read
     live: list[int]  # the kernel's own, before each original instruction
+    recorded: Mapping[int, int]  # the kernel's own that a traced instruction reads to record them
 
 
 def check(pair: Pair, filler: Mapping[int, int]) -> None:
@@ -50,7 +52,7 @@ def _acts(ins: Instruction) -> bool:
 
 
 def _registers(pair: Pair, filler: Mapping[int, int]) -> _Registers:
-    layout, code = pair.isa.layout, pair.output.code
+    layout, code, recorded = pair.isa.layout, pair.output.code, read_registers(pair)
     moved = overwritten = 0
     for _, island in pair.align.islands()[1:]:
         known = 0
@@ -62,9 +64,9 @@ def _registers(pair: Pair, filler: Mapping[int, int]) -> _Registers:
     keep, gen = [], []
     for j, ins in enumerate(code):
         keep.append(~ins.kills)
-        gen.append(ins.reads & ~filler.get(j, 0) if pair.output.probe[j] else 0)
+        gen.append(ins.reads & ~filler.get(j, 0) & ~recorded.get(j, 0) if pair.output.probe[j] else 0)
     waiting = backward_may(pair.output, keep, gen)
-    return _Registers(moved, moved & layout["UR"].mask & ~overwritten, waiting, live_before(pair.original))
+    return _Registers(moved, moved & layout["UR"].mask & ~overwritten, waiting, live_before(pair.original), recorded)
 
 
 def _island(pair: Pair, i: int, island: range, registers: _Registers, filler: Mapping[int, int]) -> None:
@@ -76,7 +78,7 @@ def _island(pair: Pair, i: int, island: range, registers: _Registers, filler: Ma
         ins = code[j]
         under_way &= ~cleared_by(ins)
         early = ins.reads & own & ~written & ~filler.get(j, 0)
-        old = early & ~stable
+        old = early & ~stable & ~registers.recorded.get(j, 0)
         if ins.base == "STG" and (address := ins.reads & layout["UR"].mask & registers.moved):
             old |= early & address
             claims = {k for k in (ins.control.read_sb, ins.control.write_sb) if k is not None}

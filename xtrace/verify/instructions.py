@@ -97,9 +97,9 @@ def _claims(pair: Pair) -> None:
             pair.fail(Promise.INSTRUCTIONS, f"map says {numbers[key]} instructions {key}, the file has {value}")
     islands = {pair.original.code[i].pc for i, _ in pair.align.islands()}
     for site in claim.get("sites") or ():
-        pc = site.get("pc")
-        if pc not in islands:
-            pair.fail(Promise.INSTRUCTIONS, f"map lists a site at original pc {pc:#x} that has no island")
+        pc, place = site["pc"], site.get("at", site["pc"])  # an address may be read behind its access
+        if place not in islands or not 0 <= pc // pair.word_bytes < len(pair.original.code):
+            pair.fail(Promise.INSTRUCTIONS, f"map lists a site at original pc {place:#x} that has no island")
             continue
         ins = pair.original.code[pc // pair.word_bytes]
         if site.get("op") not in (None, ins.opcode, ins.base):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xtrace.isa.model import Flow, Instruction
+from xtrace.verify.accesses import read_registers
 from xtrace.verify.certificate import Promise
 from xtrace.verify.ownership import fence_window, matrix_owned, register_caps
 from xtrace.verify.pair import Pair
@@ -166,12 +167,11 @@ def _uniform(pair: Pair, filler: Mapping[int, int]) -> None:
             ins = pair.output.code[j]
             if (hit := ins.writes & uniform & named) and not converged[i] and not ins.never:
                 pair.fail(_LIVE, f"writes {_names(pair, hit)} of the kernel where lanes may have diverged", ins)
-    # A probe that records a kernel register reads one that no probe set; all others must not.
-    times_only = all(s.get("probe", "time") == "time" for s in (pair.claim or {}).get("sites") or ())
-    _defined(pair, kept if times_only else state, filler)
+    # A probe that records an address reads kernel registers that no probe set; all others must not.
+    _defined(pair, kept, filler, read_registers(pair))
 
 
-def _defined(pair: Pair, state: int, filler: Mapping[int, int]) -> None:
+def _defined(pair: Pair, state: int, filler: Mapping[int, int], allowed: Mapping[int, int]) -> None:
     """Probe state must have been set by a probe on every path to where a probe reads it."""
     output = pair.output
     keep, gen = [], []
@@ -181,7 +181,8 @@ def _defined(pair: Pair, state: int, filler: Mapping[int, int]) -> None:
         gen.append(ins.kills & state if probe else 0)
     before = forward_must(output, keep, gen, top=state)
     for i, ins in enumerate(output.code):
-        if output.probe[i] and (hit := ins.reads & state & ~before[i] & ~filler.get(i, 0)):
+        unset = ins.reads & state & ~before[i] & ~filler.get(i, 0) & ~allowed.get(i, 0)
+        if output.probe[i] and (hit := unset):
             pair.fail(_LIVE, f"reads {_names(pair, hit)} that no probe has set on some path", ins)
 
 

@@ -1,8 +1,10 @@
 """The records that a warp left in its slot, read back from what probe code stored in a dry run.
 
-A packet of n events is n // 4 + 1 quads of 16 bytes: words that mean nothing, n clocks, the tag. The clock of an event
-that a warp left out is 0, and such an event is not counted. The way back from the number of bytes that the header
-announces must meet exactly the events that were captured.
+A packet of n words and a tag is n // 4 + 1 quads of 16 bytes: words that mean nothing, two for each address, one that
+means nothing if there are addresses and an even number of clocks, the clocks, the tag. The clock of an event that a
+warp left out is 0, and such an event is not counted; an event without a clock of its own has the next one's. The high
+half of the address of an access that was not made is 0, unless another event tells (``made_with``). The way back from
+the number of bytes that the header announces must meet exactly the events that were captured.
 """
 
 from __future__ import annotations
@@ -13,20 +15,39 @@ from typing import Any
 
 __all__ = ["Packet", "Ring", "Word", "fillers", "packets_of"]
 
-_MOST_QUADS = 4
+_MOST_QUADS = 8
 _COUNT_BITS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One kind of packet: its tag, and the original instructions before which its clocks are read, in order."""
+    """One kind of packet: its tag, and the original instructions before which its events are recorded, in order."""
 
     tag: int
     sites: tuple[int, ...]
+    addresses: tuple[int, ...] = ()  # events (by number) with an address
+    listed: tuple[int, ...] | None = None  # events with a clock of their own; None: all
+    made_with: tuple[int | None, ...] = ()  # for each address: the event that tells whether the access was made
+
+    @property
+    def clocks(self) -> tuple[int, ...]:
+        return tuple(range(len(self.sites))) if self.listed is None else self.listed
+
+    @property
+    def words(self) -> int:
+        return 2 * len(self.addresses) + (bool(self.addresses) and len(self.clocks) % 2 == 0) + len(self.clocks)
 
     @property
     def size(self) -> int:
-        return 16 * (len(self.sites) // 4 + 1)
+        return 16 * (self.words // 4 + 1)
+
+    def clock_word(self, event: int) -> int:
+        """Words from the one with the clock of an event to the tag."""
+        return len(self.clocks) - next(n for n, k in enumerate(self.clocks) if k >= event)
+
+    def address_word(self, n: int) -> int:
+        """Words from the low half of the n-th address to the tag."""
+        return self.words - 2 * n
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +57,13 @@ class Word:
     value: int | None
     store: int
     part: int
+    one_lane: bool = False  # stored by the lane that an election chose
 
 
 def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] | str:
     """The map's packets by tag; a string says what is wrong with them."""
-    ids = {site.get("id"): site["pc"] // word_bytes for site in claim.get("sites") or ()}
+    ids = {site.get("id"): site.get("at", site["pc"]) // word_bytes for site in claim.get("sites") or ()}
+    recorded = {s.get("id"): s.get("address") for s in claim.get("sites") or () if s.get("probe", "time") == "address"}
     if any(type(n) not in (int, type(None)) for n in ids):
         return "map names a site by something that is no number"
     wanted = [s.get("id") for s in claim.get("sites") or () if s.get("id") is not None]
@@ -53,13 +76,35 @@ def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] |
             return f"map has two packets with the tag {item['tag']}"
         if stray := [n for n in item["sites"] if n not in ids]:
             return f"packet {item['tag']} has site number {stray[0]}, which the map does not have"
-        packets[item["tag"]] = Packet(item["tag"], tuple(ids[n] for n in item["sites"]))
+        packet = _packet(item, ids, recorded)
+        if isinstance(packet, str):
+            return f"packet {item['tag']} {packet}"
+        packets[item["tag"]] = packet
         used += item["sites"]
     if len(used) != len(set(used)):
         return "map has a site in two packets"
     if silent := sorted(set(wanted) - set(used)):
         return f"map names site number {silent[0]}, which is in no packet"
     return packets
+
+
+def _packet(item: Mapping[str, Any], ids: Mapping[Any, int], recorded: Mapping[Any, Mapping[str, Any]]) -> Packet | str:
+    sites = item["sites"]
+    addresses, clocks = item.get("addresses", []), item.get("clocks", sites)
+    if addresses != [n for n in sites if n in recorded]:
+        return "does not list the addresses of just its own accesses, in order"
+    if clocks != [n for n in sites if n in clocks] or clocks[-1:] != sites[-1:]:
+        return "does not list clocks of its sites in order, up to the last one"
+    witnesses = [recorded[n].get("made_with") for n in addresses]
+    if any(w is not None and w not in addresses[:k] for k, w in enumerate(witnesses)):
+        return "has an access that is made with none before it"
+    return Packet(
+        item["tag"],
+        tuple(ids[n] for n in sites),
+        tuple(sites.index(n) for n in addresses),
+        tuple(sites.index(n) for n in clocks) if "clocks" in item else None,
+        tuple(None if w is None else addresses.index(w) for w in witnesses),
+    )
 
 
 @dataclass
@@ -74,6 +119,7 @@ class Ring:
     slot: dict[int, Word] = field(default_factory=dict)
     header: dict[int, int | None] = field(default_factory=dict)
     runs: dict[int, list[set[int]]] = field(default_factory=dict)
+    accesses: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)  # address, and whether it was accessed
     payload: set[tuple[int, int]] = field(default_factory=set)  # (store, part) that was a clock or a tag
     filler: set[tuple[int, int]] = field(default_factory=set)  # (store, part) in front of a packet's clocks
 
@@ -105,6 +151,7 @@ class Ring:
 
     def _walk_back(self, emitted: int) -> str:
         left = {i: list(runs) for i, runs in self.runs.items()}
+        made = {i: list(accesses) for i, accesses in self.accesses.items()}
         at, later = emitted, 1 << 32
         oldest = max(emitted - self.size, 0)  # what stood before it in the ring is overwritten
         while at > oldest:
@@ -112,13 +159,13 @@ class Ring:
             if found is None:
                 return f"no packet of the map ends {emitted - at} bytes before the last"
             packet, place = found
-            clocks = [self._clock(place, len(packet.sites), k) for k in range(len(packet.sites))]
+            clocks = [self._word(place, packet.clock_word(k)) for k in range(len(packet.sites))]
             if at - packet.size < oldest:  # only its last quad is certainly whole
                 youngest = max(
                     (x[-1] for p in self.packets.values() if (x := left.get(p.sites[-1]))), key=min, default=set()
                 )
                 return "" if clocks[-1] in youngest else "the oldest packet is not the one that was captured"
-            if why := self._events(packet, clocks, later, left):
+            if why := self._events(packet, clocks, later, left) or self._addresses(packet, clocks, place, made):
                 return why
             self._parts(packet, place)
             later = min(clock for clock in clocks if clock)
@@ -135,14 +182,15 @@ class Ring:
             packet = self.packets.get(word.value or 0) if word is not None else None
             if packet is None or packet.size > at or (at - packet.size) % self.size + packet.size != place:
                 continue
-            clock = self._clock(place, len(packet.sites), len(packet.sites) - 1)
+            clock = self._word(place, 1)
             age = -1 if clock is None or clock >= later else clock
             if best is None or age > best[0]:
                 best = (age, packet, place)
         return None if best is None else best[1:]
 
-    def _clock(self, place: int, count: int, k: int) -> int | None:
-        word = self.slot.get(place - 4 - 4 * (count - k))
+    def _word(self, place: int, before: int) -> int | None:
+        """The word so many words before the tag of the packet that ends at ``place``."""
+        word = self.slot.get(place - 4 - 4 * before)
         return None if word is None else word.value
 
     def _events(self, packet: Packet, clocks: Sequence[int | None], later: int, left: dict[int, list[set[int]]]) -> str:
@@ -152,20 +200,44 @@ class Ring:
             if clock == 0 and k < len(clocks) - 1:
                 continue  # if it did happen, an older packet will not have the clock that is still left
             runs = left.get(site)
-            if clock is None or not runs or clock not in runs.pop():
+            if clock is None or not runs or (clock not in runs.pop() and k in packet.clocks):
                 return f"event {k} of packet {packet.tag} is not the clock that was read at its site"
-            if not previous < clock < later:
+            if not (previous < clock or (previous == clock and k - 1 not in packet.clocks)) or clock >= later:
                 return f"clocks of packet {packet.tag} do not ascend"
             previous = clock
         return ""
 
+    def _addresses(
+        self, packet: Packet, clocks: Sequence[int | None], place: int, made: dict[int, list[tuple[int, bool]]]
+    ) -> str:
+        """Compare with what the kernel's registers were at each access, and take that from what is in ``made``."""
+        done: list[bool] = []
+        for n, (event, witness) in enumerate(zip(packet.addresses, packet.made_with, strict=True)):
+            if clocks[event] == 0:
+                done.append(False)
+                continue
+            words = [self.slot.get(place - 4 - 4 * (packet.address_word(n) - half)) for half in (0, 1)]
+            low, high = (None if word is None else word.value for word in words)
+            value, accessed = made[packet.sites[event]].pop()
+            shown = bool(high) if witness is None else done[witness]
+            done.append(shown)
+            if shown is not accessed:
+                return f"event {event} of packet {packet.tag} tells wrongly whether the access was made"
+            if accessed and (low, high) != (value & 0xFFFFFFFF, value >> 32):
+                return f"event {event} of packet {packet.tag} is not the address of its access"
+            if not all(word is not None and word.one_lane for word in words):
+                return f"event {event} of packet {packet.tag} may mix the addresses of several lanes"
+        return ""
+
     def _parts(self, packet: Packet, place: int) -> None:
         """Note which words of stores mean something."""
-        lead = packet.size // 4 - len(packet.sites) - 1
-        for n in range(packet.size // 4):
+        total = packet.size // 4
+        lead, pad = total - packet.words - 1, total - len(packet.clocks) - 2
+        unused = {*range(lead), *([pad] if packet.addresses and len(packet.clocks) % 2 == 0 else [])}
+        for n in range(total):
             word = self.slot.get(place - packet.size + 4 * n)
             if word is not None:
-                (self.filler if n < lead else self.payload).add((word.store, word.part))
+                (self.filler if n in unused else self.payload).add((word.store, word.part))
 
 
 def fillers(rings: Sequence[Ring]) -> set[tuple[int, int]]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xtrace.isa.model import Control, Flow, Instruction, Latency, RegisterLayout
-from xtrace.isa.nvidia import control, flow, latency
+from xtrace.isa.model import Access, Control, Flow, Instruction, Latency, RegisterLayout
+from xtrace.isa.nvidia import access, control, flow, latency
 from xtrace.isa.nvidia.disasm import disassemble
 from xtrace.isa.nvidia.effects import Effects, effects, shape_of
 from xtrace.isa.nvidia.families import Family
@@ -65,6 +65,9 @@ class NvidiaIsa:
             return None
         last = parse_operand(split_operands(ins.text.rpartition(" ")[2])[-1])
         return last.value
+
+    def global_access(self, ins: Instruction) -> Access | str | None:
+        return access.global_access(ins)
 
     def required_distance(self, producer: Instruction, consumer: Instruction) -> int:
         return latency.required_distance(producer, consumer)

@@ -7,7 +7,7 @@ counts and scoreboard waits that satisfy every dependence inside the probe code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from . import encode as e
@@ -16,6 +16,7 @@ from .encode import Op, SpecialRegister
 from .schedule import Island, Scheduler, schedule
 
 __all__ = [
+    "Address",
     "Cursor",
     "ExitRegisters",
     "PrologueRegisters",
@@ -101,6 +102,18 @@ class Cursor(NamedTuple):
     events: int
 
 
+class Address(NamedTuple):
+    """How an address of 64 bits goes into a register pair. The high half is 0 in a lane that makes no access."""
+
+    register: int  # even; low half
+    base: int | None  # even register of a pair, or with ``uniform`` a register of 32 bits that is added to it
+    uniform: int | None  # even uniform register of a pair
+    conditions: tuple[tuple[int, bool], ...]  # (predicate, negated): all must hold
+    after: int  # cycles behind the start of the island until all these have arrived
+    wait: int  # scoreboards that the kernel's instruction behind the island waits for too
+    settle: bool  # that instruction overwrites one of these registers, perhaps before a move at its side has read it
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one island of a packet does; every part is optional.
@@ -109,6 +122,7 @@ class Step:
     """
 
     capture: int | None = None  # register that takes the clock
+    address: Address | None = None
     elect: int | None = None  # predicate that is true in one lane from here on
     cursor: Cursor | None = None
     parks: tuple[tuple[int, int], ...] = ()  # (uniform register, register that it is copied from)
@@ -222,6 +236,8 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
     ops: list[Op] = []
     if step.capture is not None:
         ops.append(e.cs2r32(step.capture, SpecialRegister.CLOCK_LO))
+    if step.address is not None and not step.address.after:
+        ops += _address_ops(step.address)
     if step.elect is not None:
         ops.append(e.elect(step.elect))
     if step.cursor is not None:
@@ -230,6 +246,8 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
             ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
             ops.append(e.uiadd_imm(state.offset, state.offset, step.cursor.size))
         ops.append(e.uiadd_imm(state.smid, state.smid, step.cursor.events << SMID_BITS))
+    if step.address is not None and step.address.after:  # what else there is to do fills the time
+        ops += _address_ops(step.address)
     ops += [e.umov_imm(register, value) for register, value in step.uniform_moves]
     ops += [e.mov_imm(register, value) for register, value in step.moves]
     ops += [e.mov_uniform(register, uniform) for register, uniform in step.fetches]
@@ -247,6 +265,22 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
         if k is not None:
             ops[k] = ops[k].waiting(1 << scoreboard)
     return ops
+
+
+def _address_ops(address: Address) -> list[Op]:
+    low = address.register
+    if address.uniform is not None:
+        ops = [e.mov_uniform(low, address.uniform), e.mov_uniform(low + 1, address.uniform + 1)]
+        ops += [] if address.base is None else [e.add_to_pair(low, address.base)]
+        rest = [low + 1] * len(address.conditions)
+    else:
+        assert address.base is not None
+        ops = [e.mov(low, address.base)] if address.conditions else [e.mov_pair(low, address.base)]
+        rest = [address.base + 1, *([low + 1] * len(address.conditions))][: len(address.conditions)]
+    for source, (predicate, negated) in zip(rest, address.conditions, strict=True):
+        ops.append(e.select_or_zero(low + 1, source, predicate, negated=negated))
+    ops[0] = replace(ops[0], wait=address.wait, after=address.after)
+    return [replace(op, settle=True) for op in ops] if address.settle else ops
 
 
 def exit_island(state: UniformState, regs: ExitRegisters, exit_pc: int, *, wait_first: int, wait_last: bool) -> Island:

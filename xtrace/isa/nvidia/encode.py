@@ -57,6 +57,8 @@ class Op:
     write_sb: int | None = None
     read_sb: int | None = None
     wait: int = 0
+    after: int = 0  # cycles behind the start of its island before which it must not issue
+    settle: bool = False  # reads what the kernel's next instruction may overwrite within two cycles
     patch: str | None = None  # name of the u32 immediate (bits 32-63) that the runtime fills in
 
     def waiting(self, mask: int) -> Op:
@@ -98,6 +100,26 @@ def mov_imm(d: int, imm: int) -> Op:
 
 def mov_uniform(d: int, u: int) -> Op:
     return Op(_word(0x7C02 | d << 16 | u << 32, 0x08000F00), Unit.ALU, ur(u), r(d))
+
+
+def mov(d: int, a: int) -> Op:
+    return Op(_word(0x7202 | d << 16 | a << 32, 0xF00), Unit.ALU, r(a), r(d))
+
+
+def select_or_zero(d: int, a: int, predicate: int, *, negated: bool) -> Op:
+    """d = P ? a : 0."""
+    word = _word(0x7207 | d << 16 | a << 24 | RZ << 32, predicate << 23 | negated << 26)
+    return Op(word, Unit.ALU, r(a) | p(predicate), r(d))
+
+
+def mov_pair(d: int, a: int) -> Op:
+    """64-bit pair d = pair a: an addition to zero, because there is no wider move."""
+    return Op(_word(0x7225 | d << 16 | RZ << 24 | RZ << 32, 0x078E0000 | a), Unit.ALU, r(a, 2), r(d, 2))
+
+
+def add_to_pair(d: int, a: int) -> Op:
+    """64-bit pair d = d + a, where a has 32 bits and no sign."""
+    return Op(_word(0x7825 | d << 16 | a << 24 | 1 << 32, 0x078E0000 | d), Unit.ALU, r(a) | r(d, 2), r(d, 2))
 
 
 def umov_imm(d: int, imm: int, patch: str | None = None) -> Op:

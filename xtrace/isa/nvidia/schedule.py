@@ -76,14 +76,14 @@ class Scheduler:
 
     def island(self, ops: list[Op]) -> Island:
         start = self._free
-        issued = [self._issue(op) for op in ops]
+        issued = [self._issue(op, start) for op in ops]
         words: list[int] = []
         for early in range(issued[0][1] - start, 0, -15):  # the kernel's last stall is not ours to lengthen
             words.append(e.nop().word | _control(min(early, 15), e.nop()) << 105)
         patches: list[Patch] = []
         for k, (op, time) in enumerate(issued):
             # Behind the island a kernel instruction may overwrite what a last store or move reads.
-            gap = issued[k + 1][1] - time if k + 1 < len(issued) else 2 if op.unit in _READS_LATE else 1
+            gap = issued[k + 1][1] - time if k + 1 < len(issued) else 2 if op.unit in _READS_LATE or op.settle else 1
             stall = min(gap, 15)
             if op.patch:
                 patches.append(Patch(len(words), op.patch))
@@ -92,8 +92,8 @@ class Scheduler:
                 words.append(e.nop().word | _control(min(rest, 15), e.nop()) << 105)
         return Island(tuple(words), tuple(patches))
 
-    def _issue(self, op: Op) -> tuple[Op, int]:
-        time = self._free
+    def _issue(self, op: Op, start: int) -> tuple[Op, int]:
+        time = max(self._free, start + op.after)
         for earlier, at in reversed(self._done):
             if earlier.write_sb is None and earlier.writes & op.reads:
                 time = max(time, at + _distance(earlier, op))
