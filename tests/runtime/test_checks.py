@@ -8,6 +8,7 @@ from xtrace.runtime.checks import check_outputs, trace_facts
 from xtrace.runtime.device import LaunchConfig
 from xtrace.runtime.launch import DirectArm, TracedArm
 from xtrace.runtime.simulated import SimulatedDevice, WarpTrace, write_trace
+from xtrace.sampling import Sampling
 
 CONFIG = LaunchConfig((4, 1, 1), (64, 1, 1))
 
@@ -55,11 +56,11 @@ def test_a_kernel_that_writes_nothing_is_seen() -> None:
     assert _outputs(lambda *_: 1.0).poison_left
 
 
-def _facts(warps, slots=None, entry=None):
+def _facts(warps, slots=None, entry=None, warps_per_cta=1):
     device = SimulatedDevice()
     buffer = TraceBuffer(device, LAYOUT, slots or len(warps))
     write_trace(device, buffer.address, buffer.table, buffer.slots, LAYOUT, warps)
-    return trace_facts(buffer.read(), entry or trace_map(b"")["kernels"][0])
+    return trace_facts(buffer.read(), entry or trace_map(b"")["kernels"][0], warps_per_cta)
 
 
 def test_totals_per_site() -> None:
@@ -70,6 +71,17 @@ def test_totals_per_site() -> None:
     assert dict(facts.per_site) == {1: 2, 2: 2, 3: 0}
     assert facts.monotonic
     assert facts.bracketed
+
+
+def test_warps_that_the_rule_does_not_take_are_strays() -> None:
+    entry = trace_map(b"")["kernels"][0] | {"sample": Sampling.parse("cta=2,warp=1").document()}
+    warps = [WarpTrace([(200, 1)]) if n in (1, 5) else None for n in range(8)]  # two warps a CTA
+    assert (_facts(warps, entry=entry, warps_per_cta=2).warps, _facts(warps, entry=entry, warps_per_cta=2).stray) == (
+        2,
+        0,
+    )
+    warps[2] = WarpTrace([(200, 1)])
+    assert _facts(warps, entry=entry, warps_per_cta=2).stray == 1
 
 
 def test_overwritten_records_are_lost() -> None:

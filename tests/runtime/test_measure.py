@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map
+from tests.runtime.stand_ins import KERNEL, images, toy_kernel, trace_map, warp_traces
 from workflow.scripts import extra_arms, gpu_cells, gpu_files, measure_overhead, processes, trace_workload
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime import older
+from xtrace.runtime.device import LaunchConfig
 from xtrace.runtime.simulated import SimulatedDevice, simulated_image
+from xtrace.sampling import Sampling
 from xtrace.splice import SpliceResult
 from xtrace.stats import samples
 from xtrace.trace import load
@@ -104,6 +106,28 @@ def test_a_cell_becomes_a_document_that_the_statistics_read(files: Path) -> None
     assert checks["sites_unexplained"] == {KERNEL: [1]}
     assert (checks["ctas_predicted"], checks["ctas_wrong"]) == (4, 0)
     assert len(document["blocks"]) == 5
+
+
+def test_of_a_sampled_cell_only_the_sampled_warps_are_expected(files: Path, capsys) -> None:
+    """Two warps in each of four CTAs, every second CTA traced: four warps leave a trace, and no other may."""
+    path = files / "traced" / CELL.workload / "pp.cubin.map.json"
+    document = json.loads(path.read_text())
+    document["kernels"][0]["sample"] = Sampling.parse("cta=2").document()
+    path.write_text(json.dumps(document))
+    every = warp_traces(LaunchConfig((4, 1, 1), (64, 1, 1)))
+    sampled = [warp if n // 2 % 2 == 0 else None for n, warp in enumerate(every)]
+    for full in (True, False):
+        _, written = _measure(files, toy_kernel(traces=sampled), full=full)
+        checks = json.loads(written.read_text())["checks"]
+        assert checks["warps_seen"] == checks["warps_expected"] == 4
+    _, written = _measure(files, toy_kernel(traces=sampled))
+    checks = json.loads(written.read_text())["checks"]
+    assert checks["records_emitted"] == 4 * (4 + 2)
+    assert (checks["ctas_predicted"], checks["ctas_wrong"]) == (4, 0)
+    assert "CHECK" not in capsys.readouterr().out
+    others = [warp if n // 2 % 2 else None for n, warp in enumerate(every)]  # as many, but the wrong ones
+    _measure(files, toy_kernel(traces=others))
+    assert "warps_stray" in capsys.readouterr().out
 
 
 def test_record_counts_that_the_source_does_not_predict_fail(files: Path, capsys, monkeypatch) -> None:

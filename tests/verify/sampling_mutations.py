@@ -79,7 +79,10 @@ def decision_by_another_predicate(s: Subject, rng: random.Random) -> Mutant:
 
 
 def decision_by_other_numbers(s: Subject, rng: random.Random) -> Mutant | None:
-    """A constant of the arithmetic is another one: of those that the decision alone uses, any bit matters."""
+    """A constant of the arithmetic is another one.
+
+    Of a test for one bit only that bit is taken away: looking at a second one as well may come to the same.
+    """
     end = branch_of(s).index
     places = [j for j in range(end) if s.traced[j].base in ("ULOP3", "UIADD3") and s.traced[j].word & _IMMEDIATE]
     places += [j for j in range(end) if s.traced[j].base == "UIMAD" and s.traced[j].word & 0xFFF == 0x8A4]
@@ -87,7 +90,7 @@ def decision_by_other_numbers(s: Subject, rng: random.Random) -> Mutant | None:
     if not places:
         return None
     words, j = s.words(), rng.choice(places)
-    words[j] ^= 1 << 32 + rng.randrange(4)
+    words[j] ^= 1 << 32 + (0 if words[j] >> 32 & 0xFFFFFFFF == 1 else rng.randrange(4))
     return s.mutant(words, f"other constant in `{s.traced[j].text}`", "effects")
 
 

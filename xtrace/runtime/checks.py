@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from xtrace.runtime.buffers import TraceBytes
 from xtrace.runtime.device import Device
+from xtrace.sampling import Sampling
 from xtrace.trace.layout import packets
 from xtrace.trace.packets import QUAD, Events, Tags, chunks, plausible, read_events
 
@@ -91,6 +92,7 @@ class TraceFacts:
     per_cta: npt.NDArray[np.int64]  # records by CTA (row) and site id (column)
     unknown_sites: int  # packets whose tag the map does not have; their records are lost
     wrapped: int  # warps that emitted more than their ring holds
+    stray: int = 0  # warps with a header that the map's sampling rule does not take
 
     @property
     def lost(self) -> int:
@@ -138,6 +140,8 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
         monotonic &= bool((forward | (np.diff(found.warp) != 0)).all())
         bracketed &= _inside(headers[part], found, used[part] <= trace.slot.ring)
     per_site = per_cta.sum(axis=0)
+    slots_that_ran = np.flatnonzero(ran)
+    taken = Sampling.of_kernel(entry).takes(slots_that_ran // warps_per_cta, slots_that_ran % warps_per_cta)
     return TraceFacts(
         warps=int(np.count_nonzero(ran)),
         warps_unfinished=int(np.count_nonzero(~ran & (rows[:, :QUAD] != 0).any(axis=1))),
@@ -149,6 +153,7 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
         per_cta=per_cta,
         unknown_sites=unknown,
         wrapped=int(np.count_nonzero(used > trace.slot.ring)),
+        stray=int(np.count_nonzero(~taken)),
     )
 
 

@@ -78,7 +78,7 @@ class CheckReport:
         out = [name for name in must_hold if self.values.get(name) is False]
         out += [
             name
-            for name in ("records_lost", "warps_unfinished", "unknown_sites", "ctas_wrong")
+            for name in ("records_lost", "warps_unfinished", "warps_stray", "unknown_sites", "ctas_wrong")
             if self.values.get(name)
         ]
         if "warps_seen" in self.values and not self.values["warps_seen"]:
@@ -168,11 +168,13 @@ def _records(traced: Instrumented, traces: Mapping[str, TraceBytes]) -> dict[str
     known = [n for n in expected if n is not None]
     complete = traced.warps is not None and bool(expected) and len(known) == len(expected)
     warps, unfinished = sum(f.warps for f in every), sum(f.warps_unfinished for f in every)
+    stray = sum(f.stray for f in every)
     return {
         "kernels_seen": sorted(facts),
         "warps_expected": traced.warps,
         "warps_seen": warps,
         "warps_unfinished": unfinished,
+        **({"warps_stray": stray} if stray else {}),
         "all_warps_had_slots": not any(t.spilled for t in traces.values()),
         # Entry and exit of a warp are its header: count them, so that a run that traced nothing cannot look right.
         "records_expected": sum(known) + 2 * (traced.warps or 0) if complete else None,
