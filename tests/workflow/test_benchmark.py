@@ -36,6 +36,8 @@ def test_one_image_is_timed_step_by_step(
     assert all(len(runs) == 2 and min(runs) > 0 for runs in kernel["seconds"].values())
     assert document["ms_per_site_all"] > document["ms_per_site"] == kernel["ms_per_site"] > 0
     assert document["targets"] == document["commands"] == []
+    (islands,) = document["islands"]
+    assert islands["shapes"] >= islands["compared"] == islands["equal"] > 0 == islands["worst_gap"]
 
 
 def test_pinning_to_one_core_ends_with_the_benchmark() -> None:

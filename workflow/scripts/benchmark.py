@@ -6,6 +6,7 @@
 Default: every kernel of every image of the suite, and a generated kernel of more than 15,000 instructions. Kernels are
 timed step by step within this process, without the disassembler. Targets on whole commands are judged by fresh
 processes with nothing kept from before, so that the disassembler runs too. What counts is the median of the runs.
+The order of instructions in islands is compared with all legal orders, for every shape of island of the suite.
 
 Exit 0 whatever the times are; with --enforce 1 if a target is missed or could not be judged.
 """
@@ -33,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from workflow.kernels.suite import SUITE, make_corpus, read_suite
+from workflow.scripts.benchmark_islands import IslandOrders, compare_islands
 from workflow.scripts.benchmark_steps import STEPS, KernelTimes, per_site, time_kernel, timed
 from workflow.scripts.common import run
 from xtrace.errors import BadInput, MissingTool, XtraceError
@@ -132,8 +134,10 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def measure(only: Path | None, kernel: str, probes: str, runs: int) -> tuple[list[KernelTimes], list[Command]]:
-    """Times of one image's kernels, or of the suite's, the generated one and the commands with targets."""
+def measure(
+    only: Path | None, kernel: str, probes: str, runs: int
+) -> tuple[list[KernelTimes], list[Command], list[IslandOrders]]:
+    """Times of one image's kernels, or of the suite's, the generated one and the commands with targets; and islands."""
     root, suite = SUITE.parents[1], read_suite()
     makers: Mapping[str, Callable[[], Path]]
     if only:
@@ -142,6 +146,7 @@ def measure(only: Path | None, kernel: str, probes: str, runs: int) -> tuple[lis
         makers = {name: partial(suite_image, name, root) for name in suite} | {LARGE: partial(large_image, root)}
     kernels: list[KernelTimes] = []
     commands: list[Command] = []
+    islands: list[IslandOrders] = []
     for name, maker in makers.items():
         try:
             path = maker()
@@ -151,10 +156,12 @@ def measure(only: Path | None, kernel: str, probes: str, runs: int) -> tuple[lis
         _say(f"{name}: {runs} runs")
         image = load(path)
         kernels += [time_kernel(name, image, k, probes, runs) for k in image.select(kernel)]
+        if name != LARGE:
+            islands.append(compare_islands(name, image, kernel, probes))
         if not only and name in (HEADLINE, LARGE):
             glob = str(suite[name]["kernel"]) if name in suite else "*"
             commands += [time_command(verb, name, path, glob, probes, runs) for verb in ("plan", "splice")]
-    return kernels, commands
+    return kernels, commands, islands
 
 
 def judge(kernels: Sequence[KernelTimes], commands: Sequence[Command]) -> list[Target]:
@@ -172,7 +179,12 @@ def judge(kernels: Sequence[KernelTimes], commands: Sequence[Command]) -> list[T
 
 
 def document(
-    probes: str, runs: int, kernels: Sequence[KernelTimes], commands: Sequence[Command], targets: Sequence[Target]
+    probes: str,
+    runs: int,
+    kernels: Sequence[KernelTimes],
+    commands: Sequence[Command],
+    islands: Sequence[IslandOrders],
+    targets: Sequence[Target],
 ) -> dict[str, object]:
     """Everything that was measured (schema ``xtrace/benchmark/1``)."""
     return {
@@ -185,6 +197,7 @@ def document(
         "ms_per_site": per_site(kernels),
         "ms_per_site_all": per_site(kernels, BEFORE_SITES),
         "commands": [asdict(c) for c in commands],
+        "islands": [asdict(i) for i in islands],
         "targets": [{**asdict(t), "verdict": t.verdict} for t in targets],
     }
 
@@ -193,7 +206,12 @@ def _number(value: float | None, digits: int = 0) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
-def show(kernels: Sequence[KernelTimes], commands: Sequence[Command], targets: Sequence[Target]) -> None:
+def show(
+    kernels: Sequence[KernelTimes],
+    commands: Sequence[Command],
+    islands: Sequence[IslandOrders],
+    targets: Sequence[Target],
+) -> None:
     """The same as tables."""
     console = Console(highlight=False, width=max(Console().width, 120))
     steps = Table(box=None, pad_edge=False, title="Medians, ms", title_justify="left")
@@ -219,6 +237,8 @@ def show(kernels: Sequence[KernelTimes], commands: Sequence[Command], targets: S
             cells = [_number(pick(times), 2) for times in (c.first, c.again) for pick in (median, min)]
             whole.add_row(f"{c.verb} {c.image}", *cells)
         console.print(whole)
+    if islands:
+        console.print(_islands_table(islands))
     if targets:
         goals = Table("target", box=None, pad_edge=False, title="\nTargets", title_justify="left")
         for name in ("measured", "at most"):
@@ -228,6 +248,20 @@ def show(kernels: Sequence[KernelTimes], commands: Sequence[Command], targets: S
             measured = "" if t.value is None else f"{t.value:.2f} {t.unit}"
             goals.add_row(t.title, measured, f"{t.limit:.1f} {t.unit}", t.verdict)
         console.print(goals)
+
+
+def _islands_table(islands: Sequence[IslandOrders]) -> Table:
+    title = "\nOrder of instructions in islands, each shape once; cycles with modelled waits"
+    table = Table("image", box=None, pad_edge=False, title=title, title_justify="left")
+    for name in ("shapes", "compared with\nall orders", "orders", "equal to\noptimum", "worst gap,\ncycles"):
+        table.add_column(name, justify="right")
+    for name in ("larger ones\nproven", "shortened", "cycles\ngained"):
+        table.add_column(name, justify="right")
+    for i in islands:
+        larger = f"{i.proven} of {i.shapes - i.compared}"
+        cells = (i.shapes, i.compared, f"{i.orders:,}", i.equal, i.worst_gap, larger, i.shortened, i.gained)
+        table.add_row(i.image, *map(str, cells))
+    return table
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -243,12 +277,12 @@ def main(arguments: Sequence[str]) -> int:
         raise BadInput("XT7416", f"1 to 1000 runs, not {given.runs}", where="--runs")
     validate(given.probes)
     with one_core():
-        kernels, commands = measure(given.image, given.kernel, given.probes, given.runs)
+        kernels, commands, islands = measure(given.image, given.kernel, given.probes, given.runs)
     targets = [] if given.image else judge(kernels, commands)
     if given.json:
-        print(json.dumps(document(given.probes, given.runs, kernels, commands, targets), indent=1))
+        print(json.dumps(document(given.probes, given.runs, kernels, commands, islands, targets), indent=1))
     else:
-        show(kernels, commands, targets)
+        show(kernels, commands, islands, targets)
     return int(given.enforce and any(t.verdict != "ok" for t in targets))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import control
 
-__all__ = ["Occupation", "issue_cycles", "occupation"]
+__all__ = ["Occupation", "occupation", "release_cycles"]
 
 _OPCODE = 0xFFF
 _STORE = 0x986  # STG [UR + immediate]
@@ -36,24 +36,29 @@ class Occupation:
     claims: tuple[int, ...]  # scoreboards that it claims
     release: int  # cycles from issue until they are released
     slots: int  # memory-pipe slots of a store: one for one lane, one a sector for all of them; 0: no store
-    stored: int  # bytes that one lane stores
 
 
-def issue_cycles(word: int) -> int:
-    """Issue distance from this instruction to the next, at least 1."""
-    return max(word >> 105 & 15, 1)
+def release_cycles(word: int) -> int:
+    """Cycles from issue until a scoreboard that the instruction claims is released, as modelled."""
+    opcode = word & _OPCODE
+    if opcode == _STORE:
+        return _ONE_LANE[_stored(word)] if _guarded(word) else _ALL_LANES
+    return _SPECIAL.get(opcode, _UNKNOWN)
 
 
 def occupation(word: int) -> Occupation:
     """What ``word`` occupies. Words that are not known to be stores or special registers count as plain ones."""
     fields = control.decode(word)
     claims = tuple(sb for sb in (fields.write_sb, fields.read_sb) if sb is not None)
-    opcode = word & _OPCODE
-    slots = stored = 0
-    release = _SPECIAL.get(opcode, _UNKNOWN) if claims else 0
-    if opcode == _STORE:
-        stored = _STORE_BYTES.get(word >> 73 & 7, 16)
-        guarded = word >> 12 & 7 != _UNGUARDED
-        slots = 1 if guarded else _LANES * stored // _SECTOR
-        release = _ONE_LANE[stored] if guarded else _ALL_LANES
-    return Occupation(max(fields.stall, 1), fields.wait_mask, claims, release, slots, stored)
+    slots = 0
+    if word & _OPCODE == _STORE:
+        slots = 1 if _guarded(word) else _LANES * _stored(word) // _SECTOR
+    return Occupation(max(fields.stall, 1), fields.wait_mask, claims, release_cycles(word) if claims else 0, slots)
+
+
+def _stored(word: int) -> int:
+    return _STORE_BYTES.get(word >> 73 & 7, 16)
+
+
+def _guarded(word: int) -> bool:
+    return word >> 12 & 7 != _UNGUARDED
