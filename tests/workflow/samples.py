@@ -12,6 +12,7 @@ from workflow.scripts import (
     coverage_table,
     dose_table,
     overhead_table,
+    prediction_table,
     preservation_table,
     trend_table,
 )
@@ -152,6 +153,15 @@ def ablation_steps(workload: str) -> dict[str, Any]:
 STEP_FACTORS = (1.05, 1.052, 1.04, 1.03, 1.02, 1.001, 1.002, 1.01, 1.012, 1.0)
 
 
+def costs(records: bool) -> dict[str, Any]:
+    """The kernel of a plan: three events an iteration in one packet, or none."""
+    way = {"added_cycles": 30 * records, "wait_cycles": 4 * records, "own_cycles": 1500, "added_share": 0.02 * records}
+    way |= {"events": 3 * records, "bytes": 16 * records, "memory_slots": int(records)}
+    packets = [{"tag": 1, "sites": [1, 2, 3], "bytes": 16}] if records else []
+    sizes = {"event_bytes": 4, "header_bytes": 32, "packets": packets}
+    return {"name": "k", "hot": {"loop": 1, **way}, "loops": [{"id": 1, "head": "0x120"}], **sizes}
+
+
 def write_results(results: Path) -> None:
     """A whole set of tables as one run leaves them."""
     write_table(results / "preservation.csv", preservation_rows(), preservation_table.COLUMNS)
@@ -199,6 +209,11 @@ def write_results(results: Path) -> None:
             "toolchain": {"triton": "3.6.0"},
         }
         write_json(results / "corpus" / workload / "meta.json", meta)
+    for probes in ("sche", "pp"):
+        for workload in (SOFTMAX, FA3):
+            write_json(results / "traced" / workload / f"{probes}.plan.json", {"kernels": [costs(probes == "pp")]})
+    given = ["--results", str(results), "--overhead", out["overhead"], "--raw", str(results / "raw")]
+    prediction_table.main([*given, "--out", str(results / "prediction.csv")])
     metas = [str(results / "corpus" / w / "meta.json") for w in (FA3, SOFTMAX, GEMM)]
     architecture_table.main(
         ["--results", str(results), "--corpus", *metas, "--tracers", "proton", "ptx-probe"]

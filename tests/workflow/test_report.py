@@ -25,7 +25,17 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_results(folder)
     cells, fit = ["--cells", str(folder / "overhead.csv")], ["--fit", str(folder / "dose_fit.csv")]
     more = {"blocks": cells, "replicates": cells, "dose": fit}
-    for figure in ("coverage", "overhead", "blocks", "replicates", "dose", "trend", "architectures", "ablation"):
+    for figure in (
+        "coverage",
+        "overhead",
+        "blocks",
+        "replicates",
+        "dose",
+        "trend",
+        "architectures",
+        "ablation",
+        "prediction",
+    ):
         out = ["--out", str(folder / "plots" / figure), "--more", str(folder / "plots" / "more" / figure)]
         plot([figure, "--table", str(folder / f"{figure}.csv"), *out, *more.get(figure, [])])
     plot(
@@ -98,7 +108,7 @@ def test_every_table_is_there(complete: Path) -> None:
         "not measured",
     ):
         assert words in text, words
-    assert text.count("data:image/svg+xml;base64,") == 9  # one page each
+    assert text.count("data:image/svg+xml;base64,") == 10  # one page each
 
 
 def test_recorded_figures_are_labelled(complete: Path) -> None:
@@ -157,7 +167,18 @@ def test_the_architectures_that_work_are_listed(complete: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["certificates", "preservation", "coverage", "refusals", "overhead", "architectures", "trend", "ablation"]
+    "name",
+    [
+        "certificates",
+        "preservation",
+        "coverage",
+        "refusals",
+        "overhead",
+        "architectures",
+        "trend",
+        "ablation",
+        "prediction",
+    ],
 )
 @pytest.mark.parametrize("damage", ["missing", "empty", "broken", "header only"])
 def test_a_missing_or_broken_table_is_shown_as_such(results: Path, name: str, damage: str) -> None:
@@ -171,6 +192,7 @@ def test_a_missing_or_broken_table_is_shown_as_such(results: Path, name: str, da
         "refusals": "No site was refused",
         "trend": "No revision was measured",
         "ablation": "No workload of the ablation",
+        "prediction": "No cell of Xtrace",
     }
     if damage == "header only" and name in words:
         assert words[name] in text

@@ -125,6 +125,31 @@ use rule plot_overhead as plot_trend with:
         stem=lambda wildcards, output: Path(output.svg).with_suffix(""),
 
 
+use rule plot_overhead as plot_prediction with:
+    input:
+        table="results/prediction.csv",
+    output:
+        svg=report(
+            "results/plots/prediction.svg",
+            caption="../report/captions/prediction.rst",
+            category="Overhead and architectures",
+            labels={"figure": "prediction and measurement", "probe set": "all"},
+        ),
+        png="results/plots/prediction.png",
+        more=report(
+            directory("results/plots/more/prediction"),
+            patterns=["{page}.svg"],
+            caption="../report/captions/prediction.rst",
+            category="Overhead and architectures",
+            labels={"figure": "prediction, page {page}", "probe set": "all"},
+        ),
+    log:
+        "results/logs/plots/prediction.log",
+    params:
+        figure="prediction",
+        stem=lambda wildcards, output: Path(output.svg).with_suffix(""),
+
+
 use rule plot_overhead as plot_architectures with:
     input:
         table="results/architectures.csv",

@@ -1,4 +1,4 @@
-FIGURES = ["coverage", "overhead", "replicates", "blocks", "dose", "trend", "architectures", "ablation"]
+FIGURES = ["coverage", "overhead", "replicates", "blocks", "dose", "trend", "architectures", "ablation", "prediction"]
 
 
 rule report:
@@ -13,6 +13,7 @@ rule report:
             "results/architectures.csv",
             "results/trend.csv",
             "results/ablation.csv",
+            "results/prediction.csv",
         ],
         files="results/tables",
         corpus=expand("results/corpus/{workload}/meta.json", workload=WORKLOADS),

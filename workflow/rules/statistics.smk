@@ -49,6 +49,27 @@ rule dose:
         " --out {output.points} --fit {output.fit} > {log} 2>&1"
 
 
+rule prediction:
+    """What the plans predict beside what was measured."""
+    input:
+        cells="results/overhead.csv",
+        plans=[f"results/traced/{w}/{p}.plan.json" for w, tracer, p in CELLS if tracer == "xtrace"],
+        maps=[f"results/traced/{w}/{p}.cubin.map.json" for w, tracer, p in CELLS if tracer == "xtrace"],
+        corpus=expand("results/corpus/{workload}/meta.json", workload=WORKLOADS),
+        raw=raw_samples,
+    output:
+        "results/prediction.csv",
+    log:
+        "results/logs/prediction.log",
+    conda:
+        ENV
+    message:
+        "prediction: {output}"
+    shell:
+        "python -m workflow.scripts.prediction_table --results results --overhead {input.cells} --out {output}"
+        " --raw {input.raw} > {log} 2>&1"
+
+
 rule trend:
     """The cells of this run beside those of earlier revisions."""
     input:
@@ -96,6 +117,7 @@ rule tables:
     input:
         [
             "results/ablation.csv",
+            "results/prediction.csv",
             "results/architectures.csv",
             "results/certificates.csv",
             "results/coverage.csv",

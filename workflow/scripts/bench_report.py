@@ -24,6 +24,7 @@ from workflow.scripts import (
     dose_table,
     export_tables,
     overhead_table,
+    prediction_table,
     preservation_table,
     report,
     trend_table,
@@ -36,7 +37,7 @@ PROBES = ("sche", "matrix", "waits", "pp")
 COST = {"xtrace": 0.01, "proton": 0.03, "proton-global": 0.04, "ptx-probe": 0.05, "ptx-probe-charitable": 0.02}
 PROCESSES, BLOCKS, CONTROL = 10, 20, 8
 MISSING, BROKEN = 17, 41  # every so many cells
-FIGURES = ("overhead", "blocks", "replicates", "dose", "trend", "architectures", "ablation", "coverage")
+FIGURES = ("overhead", "blocks", "replicates", "dose", "trend", "architectures", "ablation", "prediction", "coverage")
 
 
 def cells(count: int) -> list[tuple[str, str, str]]:
@@ -137,6 +138,10 @@ def steps(out: Path, every: Sequence[tuple[str, str, str]]) -> dict[str, Callabl
             + [str(out / "corpus" / w / "meta.json") for w in workloads]
         ),
         "ablation": lambda: ablation_table.main(["--workloads", *workloads[:2], "--out", table["ablation"]]),
+        "prediction": lambda: prediction_table.main(
+            ["--results", str(out), "--overhead", table["overhead"], "--out", table["prediction"]]
+            + ["--raw", str(out / "raw")]
+        ),
         "tables": lambda: export_tables.main(["--results", str(out), "--out", str(out / "tables")]),
     }
     figures = {f"figure {n}": lambda n=n: figure(n, n, *more.get(n, [])) for n in FIGURES}

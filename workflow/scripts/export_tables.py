@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from workflow.scripts import report_view
+from workflow.scripts import report_prediction, report_view
 from workflow.scripts.common import run
 from workflow.scripts.report_data import load
 from xtrace.files import write_atomic
@@ -27,6 +27,7 @@ TITLES = {
     "overhead": "Overhead of a traced launch",
     "architectures": "Architectures and tracers",
     "ablation": "What each step of making probes cheap is worth",
+    "prediction": "Predicted and measured cost of probes",
 }
 
 
@@ -89,6 +90,11 @@ def ablation(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
+def prediction(table: pd.DataFrame) -> pd.DataFrame:
+    rows = report_prediction.prediction(table)["rows"]
+    return pd.DataFrame([{name: r[key] for key, name in report_prediction.TITLES.items()} for r in rows])
+
+
 VIEWS: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "certificates": certificates,
     "preservation": preservation,
@@ -97,6 +103,7 @@ VIEWS: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "overhead": overhead,
     "architectures": lambda table: table,
     "ablation": ablation,
+    "prediction": prediction,
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from workflow.scripts import overhead_table, report_view
+from workflow.scripts import overhead_table, report_prediction, report_view
 from workflow.scripts.common import read_json, run
 from workflow.scripts.report_data import load
 from workflow.scripts.report_tiles import tiles
@@ -158,6 +158,7 @@ def build(
         "architectures": section("architectures", lambda t: {"rows": t.to_dict("records")}, tables, errors),
         "trend": section("trend", report_view.trend, tables, errors),
         "ablation": section("ablation", report_view.ablation, tables, errors),
+        "prediction": section("prediction", report_prediction.prediction, tables, errors),
     }
     refusals = section("refusals", lambda t: {"refusals": report_view.refusals(t)}, tables, errors)
     sections["coverage"] |= {"refusals": refusals.get("refusals", []), "refusals_error": refusals.get("error", "")}
@@ -171,6 +172,8 @@ def build(
     sections["overhead"]["figures"] = [picture(results, stem, stem, alt) for stem, alt in OVERHEAD_FIGURES.items()]
     alt = "What is supported, verified and measured on each architecture"
     sections["architectures"]["figures"] = [picture(results, "architectures", "architectures", alt)]
+    alt = "Predicted added issue cycles against measured overhead"
+    sections["prediction"]["figures"] = [picture(results, "prediction", "prediction", alt)]
     sections["ablation"]["figures"] = [picture(results, "ablation", "ablation", "What each step is worth")]
     usable = {name: table if not sections.get(name, {}).get("error") else None for name, table in tables.items()}
     environment = jinja2.Environment(

@@ -13,6 +13,7 @@ from workflow.scripts import (
     certificate_table,
     coverage_table,
     overhead_table,
+    prediction_table,
     preservation_table,
     trend_table,
 )
@@ -30,8 +31,9 @@ TABLES = {
     "architectures": architecture_table.COLUMNS,
     "trend": trend_table.COLUMNS,
     "ablation": ablation_table.COLUMNS,
+    "prediction": prediction_table.COLUMNS,
 }
-MAY_BE_EMPTY = {"refusals", "trend", "ablation"}  # nothing was refused, nothing was measured, not in this run
+MAY_BE_EMPTY = {"refusals", "trend", "ablation", "prediction"}  # nothing refused, nothing measured, not in this run
 
 
 def load(results: Path, names: Iterable[str] = tuple(TABLES)) -> tuple[dict[str, pd.DataFrame | None], dict[str, str]]:

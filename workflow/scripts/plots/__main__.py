@@ -21,6 +21,7 @@ from workflow.scripts.plots import (
     distributions,
     dose,
     overhead,
+    prediction,
     preservation,
     timeline,
     trend,
@@ -32,6 +33,7 @@ FIGURES: dict[str, tuple[Sequence[str], Callable[[pd.DataFrame], list[Figure]]]]
     "overhead": (overhead.COLUMNS, overhead.draw),
     "trend": (trend.COLUMNS, trend.draw),
     "ablation": (ablation.COLUMNS, ablation.draw),
+    "prediction": (prediction.COLUMNS, prediction.draw),
     "architectures": (architecture.COLUMNS, architecture.draw),
 }
 SPREADS = {
