@@ -78,6 +78,7 @@ def chains(a: KernelAnalysis, records: Sequence[PlacedSite], islands: set[int]) 
             if grown == k:
                 break
             k = grown
+        k -= _cut_to_runs(a, chain, records[k : k + 1], islands)
         out.append(chain)
     return out
 
@@ -85,6 +86,23 @@ def chains(a: KernelAnalysis, records: Sequence[PlacedSite], islands: set[int]) 
 def single(p: PlacedSite) -> Chain:
     """A chain of nothing but one event."""
     return Chain([p.site.index], [], [Event(p, 0)])
+
+
+def _cut_to_runs(a: KernelAnalysis, chain: Chain, following: Sequence[PlacedSite], islands: Set[int]) -> int:
+    """End a full chain of accesses where its last run begins, if that goes on: number of events taken off.
+
+    Two packets that share a run would need a clock each for it, and stores of both in a row.
+    """
+    clocks = chain.words.clocks
+    whole = len(chain.words.addresses) == len(chain.events) == len(chain.places) and len(clocks) > 1
+    if not whole or not following or following[0].site.access is None:
+        return 0
+    if between(a, chain.places[-1], following[0].site.index, islands) is None:
+        return 0
+    kept = clocks[-2] + 1
+    cut = len(chain.events) - kept
+    del chain.events[kept:], chain.places[kept:], chain.gaps[kept - 1 :]
+    return cut
 
 
 def split(chain: Chain) -> list[Chain]:

@@ -41,7 +41,11 @@ def place_waits(plan: KernelPlan, free: FreeFinder) -> None:
             if p.stores and plan.form is Form.NAIVE:
                 p.scoreboard, p.wait_last = free.at(p.site.index).scoreboards[0], True
             elif p.stores:
-                _place(plan.analysis, p, free, anchors, everywhere, waits)
+                # The many stores of addresses are worth a wait behind the loop, so that none is needed inside.
+                outside = (
+                    _behind_loop(plan.analysis, p.site.index) if packet.words > len(packet.records) else frozenset()
+                )
+                _place(plan.analysis, p, free, anchors, anchors | outside, everywhere, waits)
     for p in exits.values():
         if p.wait_last:
             _guarded_exit(plan.analysis, p, anchors, waits)
@@ -51,6 +55,14 @@ def place_waits(plan: KernelPlan, free: FreeFinder) -> None:
             island.wait_first |= mask
         else:
             plan.waits[index] = plan.waits.get(index, 0) | mask
+
+
+def _behind_loop(a: KernelAnalysis, index: int) -> frozenset[int]:
+    """First instructions of the blocks that the innermost loop around ``index`` is left for."""
+    loop = a.loop_of(index)
+    inside = frozenset() if loop is None else loop.blocks
+    left = {s for n in inside for s in a.cfg.blocks[n].successors} - inside
+    return frozenset(a.cfg.blocks[n].first for n in left)
 
 
 def _mask(p: PlacedSite) -> int:
@@ -65,6 +77,7 @@ def _place(
     p: PlacedSite,
     free: FreeFinder,
     anchors: frozenset[int],
+    outside: frozenset[int],
     everywhere: frozenset[int],
     waits: dict[int, int],
 ) -> None:
@@ -72,7 +85,8 @@ def _place(
     scoreboards = free.at(at).scoreboards
     choice: _Choice | None = None
     if not a.divergent[at]:  # else another lane group may come and move the address at once
-        choice = _deferred(a, at, mask, scoreboards, anchors) or _deferred(a, at, mask, scoreboards, everywhere)
+        for places in dict.fromkeys((anchors, outside, everywhere)):
+            choice = choice or _deferred(a, at, mask, scoreboards, places)
         choice = choice or _own_wait(a, at, mask, scoreboards, everywhere)
     if choice is None:
         p.scoreboard, p.wait_last = scoreboards[0], True

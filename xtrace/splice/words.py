@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Words", "fits", "words"]
 
-_RUN = 64  # least cycles from the first access of a run to its last
+_RUN = 48  # least cycles from the first access of a run to its last
 
 
 @dataclass(frozen=True, slots=True)
