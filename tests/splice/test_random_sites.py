@@ -13,7 +13,18 @@ from xtrace.splice.model import LAYOUTS
 from xtrace.splice.resources import Free
 from xtrace.verify import verify
 
-PATTERNS = ("block", "loop,block", "op:*MMA*", "op:L*", "after:op:*", "op:S*,op:L*", "op:*", "after:op:LD*,op:ST*")
+PATTERNS = (
+    "block",
+    "loop,block",
+    "op:*MMA*",
+    "op:L*",
+    "after:op:*",
+    "op:S*,op:L*",
+    "op:*",
+    "after:op:LD*,op:ST*",
+    "mem",
+    "op:L*,mem",
+)
 
 
 def _check(name: str, spec: str, records: int, layout: int = 0) -> None:

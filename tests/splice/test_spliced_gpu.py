@@ -29,6 +29,8 @@ FORMS = [
     ("sche", Form.SCHEDULED),
     ("pp", Form.SCHEDULED),
     ("block", Form.SCHEDULED),
+    ("mem", Form.SCHEDULED),
+    ("pp,mem", Form.SCHEDULED),
     *(("op:*", form) for form in Form),
 ]
 

@@ -107,9 +107,9 @@ class Builder:
         witnesses = (
             e.record
             for e in self._chain.events[: self._chain.events.index(event)]
-            if e.record.address and e.record.address.conditions and not e.optional
+            if e.record.address and e.record.address.conditions
         )
-        same = (w for w in witnesses if not event.optional and same_condition(a, w.site, p.site))
+        same = (w for w in witnesses if same_condition(a, w.site, p.site))
         p.witness = next(same, None)
         p.address = address(a, p, register, certain=p.witness is not None)
 

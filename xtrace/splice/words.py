@@ -5,7 +5,7 @@ each, so that a 64-bit register pair is copied by one instruction: a word withou
 number of clocks is even. What is left of the first quad, in front, has no meaning either.
 
 Accesses close to each other share a clock, read at the last of them (a *run*): a clock each would cost half as much
-again. An optional event has a clock of its own, because a clock of zero says that it did not happen.
+again.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def words(events: Sequence[Event], gaps: Sequence[Between]) -> Words:
     addresses = tuple(k for k, event in enumerate(events) if event.record.site.access is not None)
     clocks: list[int] = []
     start = 0  # event that begins the run
-    for k, event in enumerate(events):
+    for k in range(len(events)):
         following = events[k + 1] if k + 1 < len(events) else None
-        if k not in addresses or event.optional or following is None or following.optional or k + 1 not in addresses:
+        if k not in addresses or following is None or following.optional or k + 1 not in addresses:
             shared = False
         else:
             shared = sum(gap.cycles for gap in gaps[events[start].place : following.place]) <= _RUN
@@ -95,9 +95,10 @@ def words(events: Sequence[Event], gaps: Sequence[Between]) -> Words:
 def fits(events: Sequence[Event], gaps: Sequence[Between]) -> bool:
     """Whether a packet can hold these events.
 
-    The header's count of events is completed from the number of quads, so at least as many as quads must happen.
+    The header's count of events is completed from the number of quads, so at least as many as quads must happen. An
+    optional access would leave two registers unset on the way without it: it has a packet of its own.
     """
-    if len(events) > MAX_EVENTS:
+    if len(events) > MAX_EVENTS or any(e.optional and e.record.site.access is not None for e in events):
         return False
     found = words(events, gaps)
     certain = sum(not event.optional for event in events)
