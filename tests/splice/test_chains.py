@@ -19,17 +19,18 @@ def planned(name: str, spec: str) -> KernelPlan:
     return plan_kernel(analysed(name), spec, Options())
 
 
-def _inside(a: KernelAnalysis, first: int, last: int) -> set[int]:
-    """Instructions that may run from island ``first`` to island ``last``: its own search, path by path."""
+def _inside(a: KernelAnalysis, first: int, last: int, flush: PlacedSite | None = None) -> set[int]:
+    """Instructions that may run from island ``first`` to island ``last`` or ``flush``: its own search, path by path."""
+    ends = {last} if flush is None else {last, flush.site.index}
     seen: set[int] = set()
     stack = [first]
     while stack:
         i = stack.pop()
-        if i in seen or (i == last and seen):
+        if i in seen or (i in ends and seen):
             continue
         seen.add(i)
         stack += a.cfg.successors[i]
-    return seen - {last}
+    return seen - ends
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -39,7 +40,7 @@ def test_whoever_passes_one_place_of_a_packet_passes_the_next_before_coming_back
     for packet in planned(name, spec).packets:
         places = [p.site.index for p in packet.islands]
         for here, there in itertools.pairwise(places):
-            reached = _inside(a, here, there)
+            reached = _inside(a, here, there, packet.flush)
             assert not any(a.cfg.successors[i] == () for i in reached), "the kernel may end in between"
             assert all(here not in a.cfg.successors[i] for i in reached), "the first place may run again"
 
@@ -52,7 +53,7 @@ def test_no_kernel_instruction_touches_a_packets_registers_while_they_hold_clock
         held: dict[int, int] = {}  # register -> place from which on it holds something
         for p in packet.islands:
             for register, start in list(held.items()):
-                for i in _inside(a, start, p.site.index) if start != p.site.index else ():
+                for i in _inside(a, start, p.site.index, packet.flush) if start != p.site.index else ():
                     assert not a.instructions[i].writes >> register & 1, (hex(16 * i), f"R{register}")
             for store in p.stores:
                 for register in range(store.data, store.data + store.words):

@@ -36,6 +36,7 @@ class Case:
     warps: list[list[int]]
     seed: int
     skipping: bool = False  # events other than a packet's last may not happen
+    torn: bool = False  # packets may begin or end amid, as the first and the last of a loop do
     truth: list[list[tuple[int, int, int]]] = field(default_factory=list)  # per warp: seq, site, clock of what is kept
     emitted: list[int] = field(default_factory=list)  # per warp
 
@@ -61,7 +62,14 @@ class Case:
                 sites = packets[pick]["sites"]
                 size = len(sites) // 4 + 1
                 spare = len(sites) - size  # at least one event for each quad happens
-                for site in sites:
+                first, last = 0, len(sites)
+                if self.torn and last > 1 and rng.random() < 0.3:
+                    cut = rng.randrange(1, last)
+                    first, last = rng.choice([(cut, last), (0, cut)])
+                for k, site in enumerate(sites):
+                    if not first <= k < last:
+                        clocks.append(0)
+                        continue
                     if self.skipping and spare and site != sites[-1] and rng.random() < 0.4:
                         spare -= 1
                         clocks.append(0)
@@ -98,6 +106,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.lists(picks, min_size=1, max_size=3)),
         draw(st.integers(0, 1 << 30)),
         draw(st.booleans()),
+        draw(st.booleans()),
     )
 
 
@@ -126,6 +135,17 @@ def test_the_newest_packets_that_fit_come_back_and_the_others_are_counted(case: 
     assert tables.warps["dropped"].tolist() == [e - k for e, k in zip(emitted, kept, strict=True)]
     assert tables.summary["overwritten"] == tables.summary["dropped"]
     assert set(tables.warps["sm"]) == {131}
+
+
+def test_a_packet_without_any_event_is_passed_over() -> None:
+    """What is left of a loop that was not entered: nothing, but a packet all the same."""
+    tags = Tags.of([(5, [1, 2]), (6, [3])])
+    words = np.zeros(16 + 12, "<u4")
+    words[0:12] = [0, 0, 700, 6, 0, 0, 0, 5, 0, 0, 900, 6]
+    quads, count = np.array([3]), np.array([2])
+    assert lift(count, quads).tolist() == [2]
+    found = read_events(words[None, :], np.array([0]), quads, count, np.array([950]), ring=64, slack=48, tags=tags)
+    assert (found.site.tolist(), found.clock_lo.tolist(), found.gaps.tolist()) == ([3, 3], [700, 900], [0])
 
 
 @settings(max_examples=60, deadline=None)

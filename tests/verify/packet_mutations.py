@@ -230,6 +230,43 @@ def lying_packets(s: Subject, rng: random.Random) -> Mutant | None:
     return s.file(s.data, f"map lies about packet {n}", "effects", claim=lambda k: k.update(packets=packets))
 
 
+def _clears(s: Subject) -> list[int]:
+    """Words by which a packet that goes over a back edge begins and ends with nothing in the places left out."""
+    places = {0, *(p["flush"] // 16 for p in s.claim["packets"] if "flush" in p)}
+    data = 0
+    for j, i in _stores(s):
+        data |= s.traced[j].reads & s.model.layout["R"].mask if i in places - {0} else 0
+    moves = [j for j, i in s.probes if i in places and s.traced[j].base == "MOV" and s.traced[j].writes & data]
+    return [j for j in moves if s.traced[j].word & 0xFFF == 0x802 and not _get(s.traced[j].word, _IMMEDIATE)]
+
+
+def uncleared(s: Subject, rng: random.Random) -> Mutant | None:
+    """A place of the first packet of a loop, or of its flush, holds something old."""
+    places = _clears(s)
+    if not places:
+        return None
+    j, words = rng.choice(places), s.words()
+    if rng.random() < 0.5:
+        words[j] = _set(words[j], _IMMEDIATE, rng.choice((1, 77)))
+        return s.mutant(words, f"`{s.traced[j].text}` does not clear", "effects")
+    words[j] = 0x7918 | 0xFE2 << 105 | words[j] & 0x3F << 116  # NOP that waits as the move did
+    return s.mutant(words, f"no `{s.traced[j].text}`", "effects", "liveness")
+
+
+def lying_flush(s: Subject, rng: random.Random) -> Mutant | None:
+    """The map knows of no flush, or places it elsewhere."""
+    packets = [dict(p) for p in s.claim["packets"]]
+    flushed = [p for p in packets if "flush" in p]
+    if not flushed:
+        return None
+    packet = rng.choice(flushed)
+    if rng.random() < 0.5:
+        del packet["flush"]
+    else:
+        packet["flush"] = rng.choice([packet["flush"] + 16, 0])
+    return s.file(s.data, "map lies about a flush", "effects", claim=lambda k: k.update(packets=packets))
+
+
 PACKET_MUTATORS: tuple[Mutator, ...] = (
     wrong_tag,
     wrong_count,
@@ -243,4 +280,6 @@ PACKET_MUTATORS: tuple[Mutator, ...] = (
     late_cursor,
     slot_without_slack,
     lying_packets,
+    uncleared,
+    lying_flush,
 )

@@ -72,6 +72,7 @@ def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
     block = a.kernel.required_threads
     regs = PrologueRegisters(site.scratch, rest, upred, site.scoreboard, block)
     presets = [(k.tag_register, k.tag) for k in plan.packets if k.preset and k.tag_register is not None]
+    presets += [(register, 0) for k in plan.packets for register in k.carried]
     return prologue(state, plan.slot, regs, presets, decision_of(plan.sample, site.predicate))
 
 
@@ -95,7 +96,7 @@ def _packet_islands(plan: KernelPlan) -> dict[int, Island]:
         steps = [_step(p) for p in k.islands]
         for p, island in zip(k.islands, packet(state, plan.slot, steps, k.gaps), strict=True):
             islands[p.site.index] = island
-        for p in k.optional:
+        for p in (*k.optional, *([] if k.flush is None else [k.flush])):
             islands[p.site.index] = packet(state, plan.slot, [_step(p)], [])[0]
     return islands
 
@@ -160,7 +161,7 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
     islands: dict[int, Island] = {}
     kinds: dict[int, str] = {}
     records = _packet_islands(plan)
-    for p in (p for k in plan.packets for p in k.islands if p.id is None):
+    for p in (p for k in plan.packets for p in k.helpers):
         islands[p.site.index] = records[p.site.index]
         kinds[p.site.index] = p.site.kind
     for p in plan.placed:

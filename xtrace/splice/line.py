@@ -126,7 +126,7 @@ class Line:
         if place in self.idle:
             return 0 if self._served(place) or self.lasting(place, place) else _ALL_LANES
         cost = _COMMIT if place == ready else 0
-        cost += _BEHIND_ACCESS * self._accesses_before(self.places[place])
+        cost += _BEHIND_ACCESS * self.accesses_before(self.places[place])
         if self._served(place):
             return cost + 1
         return cost + (PREPARATION if self.lasting(place, place) else _ALL_LANES)
@@ -138,7 +138,7 @@ class Line:
         early = (k for k in range(place) if self.cycles(k, place) >= PREPARATION - 1)
         return any(self.lasting(k, place) for k in early)
 
-    def _accesses_before(self, index: int) -> int:
+    def accesses_before(self, index: int) -> int:
         first = max(self.a.cfg.blocks[self.a.cfg.block_of[index]].first, index - _PIPE)
         return sum(bool(self.a.instructions[i].tags & _ACCESSES) for i in range(first, index))
 

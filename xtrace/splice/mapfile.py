@@ -53,18 +53,20 @@ def _address(a: KernelAnalysis, p: PlacedSite) -> dict[str, Any]:
     }
 
 
-def _packet(packet: Packet) -> dict[str, Any]:
+def _refused(k: KernelPlan, r: RefusedSite) -> dict[str, Any]:
+    ins = k.analysis.instructions[r.site.anchor]
+    return {"kind": r.site.kind, "pc": ins.pc, "op": ins.opcode, "phase": r.site.phase, "reason": r.reason}
+
+
+def _packet(k: KernelPlan, packet: Packet) -> dict[str, Any]:
     """A packet of clocks alone has the clock of each event."""
     entry: dict[str, Any] = {"tag": packet.tag, "sites": [p.id for p in packet.records]}
     if any(p.address for p in packet.records):
         entry["addresses"] = [p.id for p in packet.records if p.address]
         entry["clocks"] = [p.id for p in packet.records if p.capture is not None]
+    if packet.flush is not None:
+        entry["flush"] = k.analysis.instructions[packet.flush.site.index].pc
     return entry
-
-
-def _refused(k: KernelPlan, r: RefusedSite) -> dict[str, Any]:
-    ins = k.analysis.instructions[r.site.anchor]
-    return {"kind": r.site.kind, "pc": ins.pc, "op": ins.opcode, "phase": r.site.phase, "reason": r.reason}
 
 
 def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     entry["probe_registers"] = a.isa.layout.names(k.state.bits | bits)
     slot = k.slot
     entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": EVENT_BYTES, "header_bytes": HEADER_BYTES}
-    entry["packets"] = [_packet(x) for x in k.packets]
+    entry["packets"] = [_packet(k, x) for x in k.packets]
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
     if k.sample is not None and spliced.copy is not None:
         entry["sample"] = k.sample.document()

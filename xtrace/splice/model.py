@@ -144,10 +144,23 @@ class Packet:
     preset: bool = False  # the prologue moves it there
     parked: tuple[int, ...] = ()  # uniform registers that hold clocks until they are stored
     words: int = 0  # its tag left out
+    wrap: int = 0  # rotated: number of the first island of the loop, those before it belong to the iteration before
+    carried: tuple[int, ...] = ()  # rotated: registers of those before it; the prologue clears them
+    flush: PlacedSite | None = None  # rotated: stores behind the loop what came after the loop's last store
 
     @property
     def size(self) -> int:
         return QUAD_BYTES * quads(self.words)
+
+    @property
+    def helpers(self) -> list[PlacedSite]:
+        """Islands that hold no event."""
+        return [p for p in (*self.islands, self.flush) if p is not None and p.id is None]
+
+    @property
+    def anchors(self) -> list[PlacedSite]:
+        """Islands before which every earlier store must have read its registers: here registers or address change."""
+        return [p for p in (self.islands[0], self.islands[self.wrap], self.flush) if p is not None]
 
 
 @dataclass

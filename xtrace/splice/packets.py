@@ -72,12 +72,13 @@ def form_packet(
         return None  # a uniform register holds what all lanes have in common: clocks, but no addresses
     line.parked = tuple(uniform[: len(chain.events)])
     places = [possible[0], *line.late_places()]
-    once: list[tuple[tuple[int, int], End, list[Fill]]] = []
+    once: list[tuple[tuple[int, int, int], End, list[Fill]]] = []
     for number, place in enumerate(places):
         line.end_at(place)
         fills = _at_once(line)
-        if fills is not None:  # few stores, and late, where fewer registers are needed again
-            once.append(((len(fills), -number), place, fills))
+        if fills is not None:
+            # Not behind the kernel's own accesses, few stores, and late, where fewer registers are needed again.
+            once.append(((line.accesses_before(line.places[-1]), len(fills), -number), place, fills))
     if once:
         _, place, fills = min(once, key=lambda found: found[0])
         line.end_at(place)

@@ -29,6 +29,7 @@ from .model import (
 )
 from .packets import form_packet
 from .resources import FreeFinder
+from .rotate import rotated_packet
 from .sample import image_rule, refusal
 from .waits import place_waits
 
@@ -104,7 +105,7 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
 
 
 def _islands(plan: KernelPlan) -> list[PlacedSite]:
-    return [*plan.placed, *(p for packet in plan.packets for p in packet.islands if p.id is None)]
+    return [*plan.placed, *(p for packet in plan.packets for p in packet.helpers)]
 
 
 def _kernel_refusal(a: KernelAnalysis) -> str | None:
@@ -190,6 +191,7 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
     a = result.analysis
     islands = {p.site.index for p in (*records, *result.placed)}
     claimed = 0
+    exits = sum(1 << n for n in {n for p in result.placed for n in p.general if p.site.kind == "exit"})
     placement = Placement(result.layout // FILLINGS)
     own = 0 if result.state is None else result.state.bits
     uniform = [n for n in a.free_uniform if not own & a.isa.layout["UR"].bit(n)]
@@ -197,7 +199,13 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
     left = sorted(found, key=lambda c: -_depth(a, c.sites[0]))
     while left:
         chain = left.pop(0)
-        packet = form_packet(a, chain, free, islands, claimed, uniform, placement, result.form)
+        packet = None
+        if result.form is Form.SCHEDULED and placement is Placement.BY_COST:
+            packet = rotated_packet(a, chain, free, islands, claimed | exits)
+        if packet is not None:
+            free.reserve(packet.registers)
+        else:
+            packet = form_packet(a, chain, free, islands, claimed, uniform, placement, result.form)
         if packet is not None:
             result.packets.append(packet)
             claimed |= packet.registers
@@ -207,11 +215,12 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
             left.insert(0, chain)
         else:
             result.refused.append(RefusedSite(chain.sites[0].site, _why_not(chain.sites[0].site, free)))
-    result.packets.sort(key=lambda packet: packet.records[0].site.index)
+    result.packets.sort(key=lambda packet: min(p.site.index for p in packet.records))
     number = 0
     for tag, packet in enumerate(result.packets, 1):
         packet.tag = tag
-        for p in packet.records:
+        in_order = packet.records if packet.flush is None else sorted(packet.records, key=lambda p: p.site.index)
+        for p in in_order:
             number += 1
             p.id = number
             result.placed.append(p)
@@ -255,7 +264,7 @@ def _slot(result: KernelPlan, options: Options) -> SlotLayout:
 
     Scattered slots cost a memory-bound kernel more than the packets themselves (decision 0002).
     """
-    once = sum(packet.size for packet in result.packets)
+    once = sum(packet.size * (1 if packet.flush is None else 2) for packet in result.packets)
     ring = max(SMALLEST_RING, 1 << max(once - 1, 0).bit_length())
     slot = options.slot(once)
     if ring >= slot.ring or any(_repeats(result.analysis, p.site.index) for p in result.records):

@@ -35,10 +35,10 @@ def touches_scoreboard(ins: Instruction) -> int:
 class Free:
     """What a probe may use directly before one instruction, or behind that instruction's own wait (``waits``)."""
 
-    def __init__(self, a: KernelAnalysis, index: int, limit: int, *, waits: bool = False) -> None:
+    def __init__(self, a: KernelAnalysis, index: int, limit: int, reserved: int, *, waits: bool = False) -> None:
         layout = a.isa.layout
         busy = a.inflight.awaited[index].busy if waits else a.inflight.busy[index]
-        taken = a.liveness.before[index] | busy | a.recently_used(index, signalled=not waits)
+        taken = a.liveness.before[index] | busy | a.recently_used(index, signalled=not waits) | reserved
         self._general = layout["R"].mask & ~taken & ((1 << max(limit, 0)) - 1)
         self._predicates = (layout["P"].mask & ~taken) >> layout["P"].first_bit
         self.unnamed = layout["R"].mask & ~a.named
@@ -85,6 +85,7 @@ class FreeFinder:
         self._a = a
         self._cache: dict[int, Free] = {}
         self._waits: set[int] = set()
+        self._reserved = 0
 
     def limit(self, index: int) -> int:
         """First general register number that must not be used."""
@@ -94,7 +95,7 @@ class FreeFinder:
 
     def at(self, index: int) -> Free:
         if index not in self._cache:
-            self._cache[index] = Free(self._a, index, self.limit(index), waits=index in self._waits)
+            self._cache[index] = Free(self._a, index, self.limit(index), self._reserved, waits=index in self._waits)
         return self._cache[index]
 
     def wait_along(self, index: int) -> bool:
@@ -124,3 +125,8 @@ class FreeFinder:
         return tuple(
             (k, bits) for k, bits in enumerate(guarded) if mask >> k & 1 and (bits & registers or k == scoreboard)
         )
+
+    def reserve(self, registers: int) -> None:
+        """Take registers away from everybody who asks from now on."""
+        self._reserved |= registers
+        self._cache.clear()

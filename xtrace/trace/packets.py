@@ -4,9 +4,9 @@
 by which the trace map lists the packet's sites. The words are two per address, low half first, then an undefined one if
 there are addresses and the number of clocks is even, then the clocks (low halves, in order of time). Where no site
 records an address each event has a clock; otherwise an event without one has that of the next event with one. A clock
-of 0 says that its event did not happen (any but the last of a packet may be on a side path). A packet starts at
-``offset mod ring`` and is contiguous: past the ring's end it goes on in the slack. ``offset`` is what its warp emitted
-before.
+of 0 says that its event did not happen: it is on a side path, or the packet is the first or the last of a loop and
+begins or ends amid an iteration. A packet starts at ``offset mod ring`` and is contiguous: past the ring's end it goes
+on in the slack. ``offset`` is what its warp emitted before.
 
 **Reading** walks back from where the warp's last packet ended, because only a packet's end says how long it is. One
 step of the walk reads one packet of every warp. It ends at the warp's first packet or at one that began more than a
@@ -51,6 +51,7 @@ MAX_SITES = 15  # events of one packet
 MAX_WORDS = 31  # of one packet, its tag left out
 _NO_TAG = MAX_TAG + 1  # stands for every word that cannot be a tag
 _COUNT_BITS = 24  # of the number of events in a header
+_EMPTY_QUADS = 4096  # more than a warp emits of packets with fewer events than quads
 _OVERHANG = MAX_WORDS // 4  # quads of a packet that may stand behind the ring's end
 _CHUNK_QUADS = 1 << 21
 
@@ -135,14 +136,14 @@ class Events:
 
 
 def lift(count: Array, quads: Array) -> Array:
-    """Exact numbers of events from their low 24 bits: a packet has at least as many events as quads."""
-    low, least = count.astype(np.int64), quads.astype(np.int64)
+    """Exact numbers of events from their low 24 bits: but for a few, packets have at least as many events as quads."""
+    low, least = count.astype(np.int64), quads.astype(np.int64) - _EMPTY_QUADS
     return least + ((low - least) & ((1 << _COUNT_BITS) - 1))
 
 
 def plausible(events: Array, quads: Array) -> Array:
     """Whether so many events fit into so many quads."""
-    return events * (MAX_SITES // 4 + 1) <= quads * MAX_SITES
+    return (events >= 0) & (events * (MAX_SITES // 4 + 1) <= quads * MAX_SITES)
 
 
 def read_events(
@@ -230,9 +231,8 @@ class _Walk:
             taken = valid & ~done
             parts.append((warp[taken], at[taken], tag[taken], self.gaps[warp[taken]], back[taken]))
             back += taken
-            opening = self.flat[np.where(taken, at - self.tags.clocks[tag], 0)]
-            opening = np.where(opening == 0, self.flat[at - 1], opening)  # did not happen; the last one always does
-            later = np.where(taken, opening, later)
+            opening = self._clock(at, tag, range(MAX_SITES, 0, -1))
+            later = np.where(taken & (opening != 0), opening, later)
             self.gaps[warp] += ~valid
             self.unknown[warp] += ~valid & (raw != 0) & (raw <= MAX_TAG) & (self.tags.count[tag] == 0)
             end = np.where(valid, start, end - 1)
@@ -248,6 +248,14 @@ class _Walk:
         count = self.tags.count[tag]
         return raw, tag, self.tags.words[tag] // 4 + 1, count > 0
 
+    def _clock(self, at: Array, tag: Array, places: range) -> Array:
+        """The first of a packet's clocks that is not 0, going through ``places`` in words before the tag; else 0."""
+        count, found = self.tags.clocks[tag], np.zeros(len(at), np.int64)
+        for back in places:
+            open_ = np.flatnonzero((found == 0) & (count >= back))
+            found[open_] = self.flat[at[open_] - back]
+        return found
+
     def _prefer_slack(
         self, at: Array, tag: Array, quads: Array, valid: Array, place: Array, end: Array, later: Array
     ) -> None:
@@ -260,8 +268,9 @@ class _Walk:
             behind = first[near] + 4 * (past + self.ring)
             _, tag_b, quads_b, valid_b = self._look(behind)
             valid_b &= (quads_b > place[near] + past) & (quads_b <= place[near] + past + self.ring)
-            age = (later[near] - self.flat[at[near] - 1].astype(np.int64)) & 0xFFFFFFFF
-            age_b = (later[near] - self.flat[behind - 1].astype(np.int64)) & 0xFFFFFFFF
+            newest = range(1, MAX_SITES + 1)
+            age = (later[near] - self._clock(at[near], tag[near], newest)) & 0xFFFFFFFF
+            age_b = (later[near] - self._clock(behind, tag_b, newest)) & 0xFFFFFFFF
             better = valid_b & (~valid[near] | (age_b < age))
             move = near[better]
             at[move], tag[move], quads[move], valid[move] = behind[better], tag_b[better], quads_b[better], True

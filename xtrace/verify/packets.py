@@ -28,6 +28,7 @@ class Packet:
     addresses: tuple[int, ...] = ()  # events (by number) with an address
     listed: tuple[int, ...] | None = None  # events with a clock of their own; None: all
     made_with: tuple[int | None, ...] = ()  # for each address: the event that tells whether the access was made
+    flush: int | None = None  # original instruction before which it is stored once more, with what is left of a loop
 
     @property
     def clocks(self) -> tuple[int, ...]:
@@ -76,7 +77,7 @@ def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] |
             return f"map has two packets with the tag {item['tag']}"
         if stray := [n for n in item["sites"] if n not in ids]:
             return f"packet {item['tag']} has site number {stray[0]}, which the map does not have"
-        packet = _packet(item, ids, recorded)
+        packet = _packet(item, ids, recorded, word_bytes)
         if isinstance(packet, str):
             return f"packet {item['tag']} {packet}"
         packets[item["tag"]] = packet
@@ -88,8 +89,10 @@ def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] |
     return packets
 
 
-def _packet(item: Mapping[str, Any], ids: Mapping[Any, int], recorded: Mapping[Any, Mapping[str, Any]]) -> Packet | str:
-    sites = item["sites"]
+def _packet(
+    item: Mapping[str, Any], ids: Mapping[Any, int], recorded: Mapping[Any, Mapping[str, Any]], word_bytes: int
+) -> Packet | str:
+    sites, flush = item["sites"], item.get("flush")
     addresses, clocks = item.get("addresses", []), item.get("clocks", sites)
     if addresses != [n for n in sites if n in recorded]:
         return "does not list the addresses of just its own accesses, in order"
@@ -98,12 +101,15 @@ def _packet(item: Mapping[str, Any], ids: Mapping[Any, int], recorded: Mapping[A
     witnesses = [recorded[n].get("made_with") for n in addresses]
     if any(w is not None and w not in addresses[:k] for k, w in enumerate(witnesses)):
         return "has an access that is made with none before it"
+    if flush is not None and (type(flush) is not int or flush % word_bytes or addresses):
+        return f"is said to be flushed at {flush!r}, which is no instruction, or no place for addresses"
     return Packet(
         item["tag"],
         tuple(ids[n] for n in sites),
         tuple(sites.index(n) for n in addresses),
         tuple(sites.index(n) for n in clocks) if "clocks" in item else None,
         tuple(None if w is None else addresses.index(w) for w in witnesses),
+        None if flush is None else flush // word_bytes,
     )
 
 
@@ -132,10 +138,9 @@ class Ring:
         if missing:
             return f"word {missing[0]} of the header is not written"
         emitted, counter = self.header[28] or 0, self.header[8] or 0
-        rounds = {
-            p.tag: len(self.runs.get(p.sites[-1], ())) for p in self.packets.values()
-        }  # the last is never left out
-        stored = sum(p.size * rounds[p.tag] for p in self.packets.values())
+        # The last is never left out, but in a flush.
+        ends = [(p.size, i) for p in self.packets.values() for i in (p.sites[-1], p.flush) if i is not None]
+        stored = sum(size * len(self.runs.get(i, ())) for size, i in ends)
         if emitted != stored:
             return f"header says {emitted} bytes were emitted, the packets of this way have {stored}"
         events = sum(len(self.runs.get(i, ())) for p in self.packets.values() for i in p.sites)
@@ -161,14 +166,14 @@ class Ring:
             packet, place = found
             clocks = [self._word(place, packet.clock_word(k)) for k in range(len(packet.sites))]
             if at - packet.size < oldest:  # only its last quad is certainly whole
-                youngest = max(
-                    (x[-1] for p in self.packets.values() if (x := left.get(p.sites[-1]))), key=min, default=set()
-                )
-                return "" if clocks[-1] in youngest else "the oldest packet is not the one that was captured"
+                captured = (x[-1] for p in self.packets.values() for i in p.sites if (x := left.get(i)))
+                youngest = max(captured, key=min, default=set())
+                last = next((clock for clock in reversed(clocks) if clock), None)
+                return "" if last in youngest else "the oldest packet is not the one that was captured"
             if why := self._events(packet, clocks, later, left) or self._addresses(packet, clocks, place, made):
                 return why
             self._parts(packet, place)
-            later = min(clock for clock in clocks if clock)
+            later = min((clock for clock in clocks if clock), default=later)
             at -= packet.size
         if not oldest and any(left.get(i) for p in self.packets.values() for i in p.sites):
             return "not all that was captured is in the slot"
@@ -182,7 +187,8 @@ class Ring:
             packet = self.packets.get(word.value or 0) if word is not None else None
             if packet is None or packet.size > at or (at - packet.size) % self.size + packet.size != place:
                 continue
-            clock = self._word(place, 1)
+            clocks = (self._word(place, packet.clock_word(k)) for k in reversed(range(len(packet.sites))))
+            clock = next((c for c in clocks if c != 0), 0)
             age = -1 if clock is None or clock >= later else clock
             if best is None or age > best[0]:
                 best = (age, packet, place)
@@ -197,7 +203,7 @@ class Ring:
         """Compare with what was captured last at each site, and take that from what is ``left``."""
         previous = -1
         for k, (site, clock) in enumerate(zip(packet.sites, clocks, strict=True)):
-            if clock == 0 and k < len(clocks) - 1:
+            if clock == 0 and (k < len(clocks) - 1 or packet.flush is not None):
                 continue  # if it did happen, an older packet will not have the clock that is still left
             runs = left.get(site)
             if clock is None or not runs or (clock not in runs.pop() and k in packet.clocks):

@@ -245,7 +245,8 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
             # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
             ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
             ops.append(e.uiadd_imm(state.offset, state.offset, step.cursor.size))
-        ops.append(e.uiadd_imm(state.smid, state.smid, step.cursor.events << SMID_BITS))
+        if step.cursor.events:
+            ops.append(e.uiadd_imm(state.smid, state.smid, step.cursor.events << SMID_BITS))
     if step.address is not None and step.address.after:  # what else there is to do fills the time
         ops += _address_ops(step.address)
     ops += [e.umov_imm(register, value) for register, value in step.uniform_moves]
