@@ -18,6 +18,7 @@ from .cfg import ControlFlow
 
 __all__ = ["Region", "barrier_of", "joins_all", "regions"]
 
+_LETS_GO = frozenset({"WARPSYNC", "BREAK", "YIELD"})  # may set those free that wait, or wait for them
 _MOST_STEPS = 64  # instructions from the branch to the meeting point
 _BARRIER = re.compile(r"\bB(\d+)\b")
 _PLAIN_BRANCH = re.compile(r"@!?P\d BRA (0x[0-9a-f]+|`\([^)]*\));?$")
@@ -91,7 +92,7 @@ def _region(
     for n in inside:
         for i in cfg.blocks[n].indices:
             ins = cfg.instructions[i]
-            if ins.opaque or ins.flow is Flow.EXIT or ins.base in ("WARPSYNC", "BREAK"):
+            if ins.opaque or ins.flow is Flow.EXIT or ins.base in _LETS_GO:
                 return None
             if ins.base == "BSSY" and barrier_of(ins) == barrier:
                 return None

@@ -67,6 +67,8 @@ def parted(program: Program, busy: Set[int]) -> list[bool]:
         for i in block:
             result[i] = state.parted
             state = flow.step(i, state)
+            if i != block[-1] and program.code[i].flow is not Flow.FALL:  # a branch to the next instruction parts too
+                state = flow.edge(i, i + 1, state)
         for j in program.succ[block[-1]]:
             new = flow.edge(block[-1], j, state)
             m = number[j]
@@ -249,7 +251,7 @@ class _Flow:
                 continue
             ins = code[i]
             ends = not succ[i] or ins.flow is Flow.EXIT or ins.opaque
-            if i == branch or ends or ins.base in ("WARPSYNC", "BREAK"):
+            if i == branch or ends or ins.base in ("WARPSYNC", "BREAK", "YIELD"):
                 return None
             if ins.base == "BSSY" and _barrier(ins) == _barrier(code[meeting]):
                 return None
