@@ -157,6 +157,8 @@ class Warp:
         operands = [o.strip() for o in text.split(" ", 1)[1].split(",")] if " " in text else []
         elected = self.rng.choice(sorted(active)) if active else 0
         anyone = any(self.get(n, operands[-1]) for n in active) if x.base == "VOTE" else False
+        gone = not any(0 in members for members, _ in self.groups) and 0 not in active
+        common = self.rng.randrange(3)
         first = {n: self.lanes[n].registers.get(operands[2], 0) for n in active} if x.base == "SHFL" else {}
         for n in active:
             lane = self.lanes[n]
@@ -172,7 +174,7 @@ class Warp:
                 case "ISETP":
                     lane.registers[operands[0]] = int(self.get(n, operands[2]) % 3 != 0)
                 case "SHFL":
-                    lane.registers[operands[1]] = first.get(0, self.rng.randrange(3))
+                    lane.registers[operands[1]] = first.get(0, common if gone else self.rng.randrange(3))
                 case "STL":
                     lane.registers["slot"] = self.get(n, operands[1])
                 case "LDL":

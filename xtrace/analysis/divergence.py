@@ -27,6 +27,7 @@ _LANE_REGISTERS = re.compile(r"\bSR_(TID|LANEID|[A-Z]+MASK)")
 _LANE_TAGS = frozenset({"matrix", "atomic", "local_load"})
 _LANE_BASES = frozenset({"ELECT", "LDSM", "MATCH", "LDTM"})
 _ONE_LANE = re.compile(r"SHFL\.IDX\s.*,\s*(RZ|R\d+|0x[0-9a-f]+),\s*0x1f\b")
+# What a shuffle gives from a lane that has ended is undefined, so a kernel whose results are its own does not depend on it.
 _ELECTION = re.compile(r"ELECT P\d, UR(?:Z|\d+), PT\b")
 
 
@@ -140,8 +141,9 @@ class _Analysis:
                 for effect in self._effects[n]:
                     self._written[k] |= effect.written
 
-    def sole(self, s: _State, block: Block) -> bool:
-        return bool(self._around[block.number] & ~s.many)
+    def sole(self, s: _State, block: Block) -> int:
+        """Regions (bit set) around a block that at most one lane has entered."""
+        return self._around[block.number] & ~s.many
 
     def through(self, s: _State, block: Block) -> _State:
         s = self._arrive(s, block)
@@ -152,7 +154,7 @@ class _Analysis:
         apart: list[bool] = []
         s = self._arrive(s, block)
         _through(s, self._effects[block.number], self.sole(s, block), apart)
-        return apart, self.sole(s, block)
+        return apart, bool(self.sole(s, block))
 
     def _arrive(self, s: _State, block: Block) -> _State:
         """Behind a region the others are still on their way, or wait; only they know what it has not overwritten."""
@@ -167,7 +169,7 @@ class _Analysis:
         return _State(varying, True, s.together, s.open & ~left, many, s.few)
 
 
-def _through(s: _State, effects: Sequence[_Effect], sole: bool, before: list[bool] | None = None) -> _State:
+def _through(s: _State, effects: Sequence[_Effect], sole: int, before: list[bool] | None = None) -> _State:
     """State behind a run of instructions. ``before`` gains whether lanes may be apart before each of them."""
     varying, apart, together, opened, many, few = s.varying, s.apart, s.together, s.open, s.many, s.few
     for e in effects:
@@ -176,11 +178,13 @@ def _through(s: _State, effects: Sequence[_Effect], sole: bool, before: list[boo
         if e.written:
             few &= ~e.written
             differs = e.differs
-            if e.shuffle is not None:  # a lane that does not take part gives nothing that all would get
+            if e.shuffle is not None:  # a lane that is elsewhere gives nothing that all would get
                 differs = bool(opened or e.shuffle & varying)
-            if not sole and (apart or differs or (differs is None and e.reads & varying)):
+            if sole & opened and not apart:
+                pass  # at the region's end it is known to differ; no other lane is here to differ from
+            elif apart or differs or (differs is None and e.reads & varying):
                 varying |= e.written
-            elif not sole:
+            else:
                 varying &= ~e.killed
         if e.elected and not (apart or opened):
             few |= e.elected

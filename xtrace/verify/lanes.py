@@ -154,9 +154,9 @@ class _Flow:
                 return 0
         return 0
 
-    def alone(self, i: int, s: _State) -> bool:
-        """Whether at most one lane gets here: some side around is entered by one lane."""
-        return bool(self._lies_in[i] & ~s.crowd)
+    def _alone(self, i: int, s: _State) -> int:
+        """Sides around that at most one lane has entered."""
+        return self._lies_in[i] & ~s.crowd
 
     def step(self, i: int, s: _State) -> _State:
         """State behind instruction ``i``, wherever it goes on."""
@@ -164,7 +164,7 @@ class _Flow:
         varies, parting, barriers, lone = s.varies, s.parted, s.barriers, s.lone
         if written := self._written(ins):
             lone &= ~written
-            if not self.alone(i, s):
+            if parting or not self._alone(i, s) & s.inside:  # else edge() will tell that it differs
                 differs = parting or self._rules[i](s)
                 kills = not ins.conditional and not ins.opaque
                 varies = varies | written if differs else varies & ~(written if kills else 0)
@@ -186,7 +186,7 @@ class _Flow:
         side = None if number is None else self._sides[number]
         if side is not None and number is not None and j in side.body and not side.lone & s.lone:
             crowd |= 1 << number
-        if self._splits(ins) and self._reads(ins) & varies and not self.alone(i, s):
+        if self._splits(ins) and self._reads(ins) & varies and not self._alone(i, s):
             waits = side is not None and not parting and (not side.barrier or side.barrier & s.barriers)
             if waits and side is not None and number is not None and j in side.body:
                 inside |= 1 << number
