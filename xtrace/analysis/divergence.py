@@ -27,7 +27,7 @@ _LANE_REGISTERS = re.compile(r"\bSR_(TID|LANEID|[A-Z]+MASK)")
 _LANE_TAGS = frozenset({"matrix", "atomic", "local_load"})
 _LANE_BASES = frozenset({"ELECT", "LDSM", "MATCH", "LDTM"})
 _ONE_LANE = re.compile(r"SHFL\.IDX\s.*,\s*(RZ|R\d+|0x[0-9a-f]+),\s*0x1f\b")
-# What a shuffle gives from a lane that has ended is undefined, so a kernel whose results are its own does not depend on it.
+# What a shuffle gives from a lane that has ended is undefined: no sound kernel depends on it.
 _ELECTION = re.compile(r"ELECT P\d, UR(?:Z|\d+), PT\b")
 
 
