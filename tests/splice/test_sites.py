@@ -59,6 +59,16 @@ def test_one_lane_stores_what_fits_without_an_election() -> None:
     splice_kernel(placed)
 
 
+def test_the_name_of_a_packet_follows_a_clock_through_its_register() -> None:
+    a = made_up(registers(17, 19), plain(5, 30))
+    placed = planned(a, 8, 11)
+    (packet,) = placed.packets
+    (stores,) = [p.stores for p in packet.islands if p.stores]
+    assert [(s.words, s.fill) for s in stores] == [(1, None), (1, None), (1, packet.tag)]
+    assert stores[2].data == stores[0].data
+    splice_kernel(placed)
+
+
 def test_a_warp_that_is_together_elects_a_lane_for_its_stores() -> None:
     a = made_up(registers(*range(16, 24)), plain(5, 30), elected=False)
     (packet,) = planned(a, 8, 11).packets

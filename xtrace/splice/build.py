@@ -37,6 +37,11 @@ def _words(fills: list[Fill]) -> dict[int, int]:
     return {fill.offset // EVENT_BYTES + k: fill.data + k for fill in fills for k in range(fill.words)}
 
 
+def _reuses(fills: list[Fill]) -> bool:
+    """Whether the last word goes through a register that is stored before."""
+    return any(f.data <= fills[-1].data < f.data + f.words for f in fills[:-1])
+
+
 class Builder:
     """Writes everything into the islands of a packet."""
 
@@ -98,8 +103,9 @@ class Builder:
             if event.optional and event.record.capture is not None:
                 event.record.cursor = Cursor(0, 1)
                 self._islands[event.place].moves.append((event.record.capture, 0))
-        self.packet.tag_register = register[words.tag]
-        self.packet.tag_island = self._islands[fills[-1].first]
+        if not _reuses(fills):
+            self.packet.tag_register = register[words.tag]
+            self.packet.tag_island = self._islands[fills[-1].first]
 
     def _address(self, event: Event, register: int) -> None:
         """The condition of an access is looked at once for all accesses of the packet that share it."""
@@ -139,7 +145,8 @@ class Builder:
                 stores.append(Store(fill.data, fill.offset, 1))
                 stores.append(Store(fill.data, fill.offset + EVENT_BYTES, 1, fill=0))
             else:
-                stores.append(Store(fill.data, fill.offset, fill.words))
+                again = 0 if fill is fills[-1] and _reuses(fills) else None
+                stores.append(Store(fill.data, fill.offset, fill.words, again))
 
     def _cursor(self, fills: list[Fill]) -> None:
         """In the last place that is early enough for the first store; if none is, in an island in front of them."""

@@ -12,7 +12,7 @@ fetched into registers that are free where they are stored.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from xtrace.analysis import KernelAnalysis
 
@@ -93,15 +93,29 @@ def form_packet(
 
 
 def _narrow(line: Line) -> list[Fill] | None:
-    """Registers in pairs and one by one, stored at the last place: what one lane stores is cheap at any width."""
+    """Registers in pairs and one by one, stored at the last place: what one lane stores is cheap at any width.
+
+    If none is left for the word that names the packet, it goes through the first of these registers, once that has
+    been stored.
+    """
     at = len(line.places) - 1
     if not line.stores_at(at):
         return None
     places = line.words.places([e.place for e in line.chain.events], at)
+    fills = _pieces(line, places, at)
+    if fills is None:
+        fills = _pieces(line, {word: place for word, place in places.items() if word != line.words.tag}, at)
+        if fills:
+            fills.append(Fill(fills[0].data, 1, EVENT_BYTES * line.words.tag, at, at))
+    return fills or None
+
+
+def _pieces(line: Line, places: Mapping[int, int], at: int) -> list[Fill] | None:
+    """Registers for words of a packet, each from its place on to place ``at``, which stores them."""
     fills: list[Fill] = []
     used, word = 0, line.words.tag
     while word >= line.words.first:
-        if word not in places:  # it means nothing
+        if word not in places:  # it means nothing, or is no word of these
             word -= 1
             continue
         address = any(word - 1 == line.words.address(k) for k in line.words.addresses)
