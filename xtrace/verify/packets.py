@@ -166,7 +166,7 @@ class Ring:
             packet, place = found
             clocks = [self._word(place, packet.clock_word(k)) for k in range(len(packet.sites))]
             if at - packet.size < oldest:  # only its last quad is certainly whole
-                captured = (x[-1] for p in self.packets.values() for i in p.sites if (x := left.get(i)))
+                captured = (x[-1] for p in self.packets.values() for i in p.sites if (x := left.get(i)) and x[-1])
                 youngest = max(captured, key=min, default=set())
                 last = next((clock for clock in reversed(clocks) if clock), None)
                 return "" if last in youngest else "the oldest packet is not the one that was captured"
