@@ -77,6 +77,8 @@ def all_lanes(s: Subject, rng: random.Random) -> Mutant | None:
         copied = copied | ins.writes if j in captured else copied & ~ins.writes
         if ins.base == "STG" and ins.guard and not s.ends(i) and ins.reads & copied:
             found.append(j)
+        if ins.base == "STG":
+            copied &= ~ins.reads
     if not found:
         return None
     j, words = rng.choice(found), s.words()

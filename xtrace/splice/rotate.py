@@ -51,7 +51,7 @@ def rotated_packet(
     loop = a.loop_of(chain.places[0])
     if loop is None or loop.depth != 1 or a.moves_registers or len(chain.places) != len(chain.events):
         return None
-    if any(e.optional or e.record.address for e in chain.events):
+    if any(e.optional or e.record.site.access is not None for e in chain.events):
         return None
     waits = [k for k, e in enumerate(chain.events) if e.record.site.phase == "matrix wait"]
     if len(waits) != 1 or waits[0] == len(chain.events) - 1:

@@ -173,8 +173,9 @@ def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> 
         offset, witness = (claim.get("offset"), claim.get("made_with")) if isinstance(claim, Mapping) else (None, None)
         if type(offset) is not int or not -(1 << 31) <= offset < 1 << 31:
             raise _malformed(f"{what}: the address of site {n} has no offset")
-        if witness is not None and witness not in numbers[: len(addresses)]:
-            raise _malformed(f"{what}: site {n} is made with no earlier access of the packet")
+        telling = [numbers[k] for k, x in enumerate(addresses) if x.made_with is None]
+        if witness is not None and witness not in telling:
+            raise _malformed(f"{what}: site {n} is made with no earlier access of the packet that tells for itself")
         addresses.append(Address(sites.index(n), offset, None if witness is None else numbers.index(witness)))
     packet = Packet(tag, tuple(sites), tuple(addresses), tuple(sites.index(n) for n in clocks))
     if packet.words > MAX_WORDS:

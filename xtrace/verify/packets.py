@@ -99,8 +99,9 @@ def _packet(
     if clocks != [n for n in sites if n in clocks] or clocks[-1:] != sites[-1:]:
         return "does not list clocks of its sites in order, up to the last one"
     witnesses = [recorded[n].get("made_with") for n in addresses]
-    if any(w is not None and w not in addresses[:k] for k, w in enumerate(witnesses)):
-        return "has an access that is made with none before it"
+    telling = [[n for n, w in zip(addresses[:k], witnesses, strict=False) if w is None] for k in range(len(addresses))]
+    if any(w is not None and w not in earlier for w, earlier in zip(witnesses, telling, strict=True)):
+        return "has an access that is made with none before it that tells for itself"
     if flush is not None and (type(flush) is not int or flush % word_bytes or addresses):
         return f"is said to be flushed at {flush!r}, which is no instruction, or no place for addresses"
     return Packet(
