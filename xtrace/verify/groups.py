@@ -46,9 +46,8 @@ def check(pair: Pair, filler: Mapping[int, int]) -> None:
     slot = (pair.claim or {}).get("slot") or {}
     for i, island in places:
         _island(pair, i, island, registers, filler)
-        stores = [
-            j for j in island if pair.output.code[j].reads & registers.moved and pair.output.code[j].base == "STG"
-        ]
+        cursor = pair.isa.layout["UR"].mask & registers.moved  # headers stand at an address that nothing moves
+        stores = [j for j in island if pair.output.code[j].base == "STG" and pair.output.code[j].reads & cursor]
         if stores and slot and slot.get("stride") == slot.get("ring"):
             why = "several lane groups may store here, but the slot has no room behind its ring"
             pair.fail(_HAZARDS, why, pair.output.code[stores[0]])
