@@ -17,7 +17,7 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
-from .chains import Chain
+from .chains import Chain, reached
 from .line import PREPARATION, predicate_bit
 from .model import QUAD_BYTES, Packet, PlacedSite, lead, quads
 from .resources import FreeFinder
@@ -98,14 +98,15 @@ def _unsteady(a: KernelAnalysis, i: int) -> bool:
 
 
 def _flush_place(a: KernelAnalysis, loop: Loop, islands: set[int]) -> int | None:
-    """Where all ways out of the loop meet first, before any other event; outside of every loop: it is passed once."""
+    """Where all ways out of the loop meet first, before any other event; behind it the loop never comes again."""
     out = {s for n in loop.blocks for s in a.cfg.blocks[n].successors if s not in loop.blocks}
     if len(out) != 1:
         return None
     block = a.cfg.blocks[out.pop()]
-    if a.loops_around[block.number] or block.first in islands or a.divergent[block.first]:
+    if block.first in islands or a.divergent[block.first]:
         return None
-    return block.first
+    again = reached(a, block.number)  # cycles that are no natural loops included: registers are cleared only once
+    return None if block.number in again or loop.head in again else block.first
 
 
 def _election(a: KernelAnalysis, free: FreeFinder, turn: _Turn, loop: Loop) -> tuple[int, int] | None:
