@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from xtrace.analysis import KernelAnalysis, analyse
 from xtrace.image import Image, load
@@ -32,3 +35,11 @@ def image(name: str) -> Image:
 def analysed(name: str) -> KernelAnalysis:
     loaded = image(name)
     return analyse(loaded, loaded.kernels[0])
+
+
+@pytest.fixture(scope="module")
+def device() -> Any:
+    """For tests of tier ``gpu``."""
+    from xtrace.runtime.device import open_device
+
+    return open_device()

@@ -31,13 +31,6 @@ class Recorder:
         return getattr(self._device, name)
 
 
-@pytest.fixture(scope="module")
-def device() -> Any:
-    from xtrace.runtime.device import open_device
-
-    return open_device()
-
-
 def traced(device: Any, name: str) -> tuple[Any, list[int]]:
     """Events of one traced launch and the addresses of its buffers; outputs are checked on the way."""
     from xtrace.runtime.buffers import SlotLayout, TraceBuffer

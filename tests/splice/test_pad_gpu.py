@@ -15,13 +15,6 @@ from xtrace.splice.controls import clocks_only, prologue_only
 from xtrace.splice.pad import pad
 
 
-@pytest.fixture(scope="module")
-def device() -> Any:
-    from xtrace.runtime.device import open_device
-
-    return open_device()
-
-
 def spliced(name: str, kernel: str) -> tuple[Any, SpliceResult]:
     loaded = image(name)
     try:

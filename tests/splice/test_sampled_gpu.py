@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
 
-from tests.splice.conftest import GOLDEN, image
+from tests.splice.conftest import image
+from tests.splice.test_spliced_gpu import launches
 from xtrace.errors import Refused
 from xtrace.sampling import Sampling
 from xtrace.splice import Options, apply, plan
-
-found = importlib.util.spec_from_file_location("golden_launches_for_sampling", GOLDEN / "launches.py")
-assert found
-assert found.loader
-launches = importlib.util.module_from_spec(found)
-found.loader.exec_module(launches)
-
-
-@pytest.fixture(scope="module")
-def device() -> Any:
-    from xtrace.runtime.device import open_device
-
-    return open_device()
 
 
 @pytest.mark.gpu

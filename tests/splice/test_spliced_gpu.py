@@ -18,13 +18,6 @@ launches = importlib.util.module_from_spec(found)
 found.loader.exec_module(launches)
 
 
-@pytest.fixture(scope="module")
-def device() -> Any:
-    from xtrace.runtime.device import open_device
-
-    return open_device()
-
-
 FORMS = [
     ("sche", Form.SCHEDULED),
     ("pp", Form.SCHEDULED),
