@@ -131,7 +131,7 @@ class KernelAnalysis:
         scoreboard guards are left out if not ``signalled``.
         """
         bits = self._slow_results.get(index, 0)
-        issue, predecessors = self._issue_cycles, self.cfg.predecessors
+        issue, predecessors = self.issue_cycles, self.cfg.predecessors
         best: dict[int, int] = {}
         stack = [(p, 0) for p in predecessors[index]]
         while stack:
@@ -149,7 +149,7 @@ class KernelAnalysis:
         return bits
 
     @cached_property
-    def _issue_cycles(self) -> tuple[int, ...]:
+    def issue_cycles(self) -> tuple[int, ...]:
         """Least cycles from each instruction's issue to the next one's."""
         return tuple(max(ins.control.stall, 1) for ins in self.instructions)
 
@@ -164,7 +164,7 @@ class KernelAnalysis:
             stack = [(ins.index, 0)]
             while stack:
                 i, passed = stack.pop()
-                age = passed + self._issue_cycles[i]
+                age = passed + self.issue_cycles[i]
                 if age >= _SLOW_RESULT:
                     continue
                 for k in self.cfg.successors[i]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .cfg import ControlFlow
+from .ways import reverse_postorder
 
 __all__ = ["Loop", "find_loops"]
 
@@ -20,21 +21,7 @@ class Loop:
 
 def _dominators(cfg: ControlFlow) -> dict[int, int]:
     """Immediate dominators of reachable blocks (Cooper, Harvey, Kennedy 2001)."""
-    order: list[int] = []
-    seen: set[int] = set()
-    stack: list[tuple[int, int]] = [(0, 0)]
-    seen.add(0)
-    while stack:
-        b, k = stack.pop()
-        succ = cfg.blocks[b].successors
-        if k < len(succ):
-            stack.append((b, k + 1))
-            if succ[k] not in seen:
-                seen.add(succ[k])
-                stack.append((succ[k], 0))
-        else:
-            order.append(b)
-    order.reverse()
+    order = reverse_postorder(cfg, 0, range(len(cfg.blocks)))
     rank = {b: n for n, b in enumerate(order)}
     idom: dict[int, int] = {0: 0}
     changed = True

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from .cfg import ControlFlow
 
-__all__ = ["longest_way"]
+__all__ = ["longest_way", "reverse_postorder"]
 
 
 def longest_way(
@@ -17,7 +17,7 @@ def longest_way(
     Edges that go back (to a block that comes earlier in reverse postorder) are not taken, so that inner loops are
     passed once. Blocks without a ``weight`` weigh nothing. [] where no end can be reached.
     """
-    order = _reverse_postorder(cfg, first, inside)
+    order = reverse_postorder(cfg, first, inside)
     rank = {block: n for n, block in enumerate(order)}
     best: dict[int, tuple[int, int | None]] = {first: (weight.get(first, 0), None)}  # block: weight so far, from where
     for block in order:
@@ -36,7 +36,8 @@ def longest_way(
     return way[::-1]
 
 
-def _reverse_postorder(cfg: ControlFlow, first: int, inside: Collection[int]) -> list[int]:
+def reverse_postorder(cfg: ControlFlow, first: int, inside: Collection[int]) -> list[int]:
+    """Blocks that ``first`` reaches without leaving ``inside``, each before those behind it but for ways back."""
     order: list[int] = []
     seen = {first}
     stack = [(first, 0)]

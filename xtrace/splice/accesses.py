@@ -115,7 +115,7 @@ def _latency(a: KernelAnalysis, index: int, reader: Instruction) -> int:
     while stack:
         i, passed, wanted = stack.pop()
         ins = a.instructions[i]
-        passed += max(ins.control.stall, 1)
+        passed += a.issue_cycles[i]
         if passed >= _HORIZON or best.get((i, wanted), _HORIZON) <= passed:
             continue
         best[i, wanted] = passed

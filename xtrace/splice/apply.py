@@ -96,7 +96,7 @@ def _packet_islands(plan: KernelPlan) -> dict[int, Island]:
         steps = [_step(p) for p in k.islands]
         for p, island in zip(k.islands, packet(state, plan.slot, steps, k.gaps), strict=True):
             islands[p.site.index] = island
-        for p in (*k.optional, *([] if k.flush is None else [k.flush])):
+        for p in k.apart:
             islands[p.site.index] = packet(state, plan.slot, [_step(p)], [])[0]
     return islands
 

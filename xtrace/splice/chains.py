@@ -19,7 +19,19 @@ from xtrace.isa.model import Flow
 from .model import MAX_EVENTS, PlacedSite
 from .words import Words, fits, words
 
-__all__ = ["Between", "Chain", "Event", "alone", "between", "chains", "interferes", "reached", "single", "split"]
+__all__ = [
+    "Between",
+    "Chain",
+    "Event",
+    "alone",
+    "between",
+    "chains",
+    "cycles_of",
+    "interferes",
+    "reached",
+    "single",
+    "split",
+]
 
 _MAX_BETWEEN = 4096  # instructions: bounds the work for a pair of sites
 _OPTIONAL_RUN = 2  # optional events between two neighbours
@@ -189,13 +201,13 @@ def between(a: KernelAnalysis, p: int, q: int, islands: Set[int]) -> Between | N
     inside: Iterator[int]
     if p < q and first is last:
         inside = iter(range(p, q))
-        cycles = _cycles(a, range(p, q))
+        cycles = cycles_of(a, range(p, q))
     else:
         side = None if first is last else _side_blocks(a, first.number, last.number)
         if side is None:
             return None
         head, tail = range(p, first.last + 1), range(last.first, q)
-        cycles = _cycles(a, head) + _cycles(a, tail)
+        cycles = cycles_of(a, head) + cycles_of(a, tail)
         inside = itertools.chain(head, *(blocks[n].indices for n in sorted(side)), tail)
     touched = 0
     for count, i in enumerate(inside):
@@ -213,8 +225,8 @@ def interferes(a: KernelAnalysis, i: int) -> bool:
     return ("converge" in ins.tags and not a.sole[i]) or ins.opaque or a.isa.max_registers(ins) is not None
 
 
-def _cycles(a: KernelAnalysis, indices: range) -> int:
-    return sum(max(a.instructions[i].control.stall, 1) for i in indices)
+def cycles_of(a: KernelAnalysis, indices: range) -> int:
+    return sum(a.issue_cycles[i] for i in indices)
 
 
 def _side_blocks(a: KernelAnalysis, first: int, last: int) -> set[int] | None:
@@ -253,14 +265,14 @@ def _optional(a: KernelAnalysis, first: int, side: list[int], last: int) -> list
             return None  # not on the way at all, or again and again
         if later is not None and block_of[later] not in {block.number, *behind}:
             return None  # on another path: then neither order is the order of execution
-        before = _cycles(a, range(first, blocks[block_of[first]].last + 1)) + _cycles(a, range(block.first, i))
-        after = _cycles(a, range(i, block.last + 1)) + _cycles(a, range(blocks[block_of[last]].first, last))
+        before = cycles_of(a, range(first, blocks[block_of[first]].last + 1)) + cycles_of(a, range(block.first, i))
+        after = cycles_of(a, range(i, block.last + 1)) + cycles_of(a, range(blocks[block_of[last]].first, last))
         least = min(before, after)
         if later is not None and block_of[later] == block.number:
-            after = _cycles(a, range(i, later))
+            after = cycles_of(a, range(i, later))
             least = min(before, after)
         elif later is not None:
-            onward = _cycles(a, range(i, block.last + 1)) + _cycles(a, range(blocks[block_of[later]].first, later))
+            onward = cycles_of(a, range(i, block.last + 1)) + cycles_of(a, range(blocks[block_of[later]].first, later))
             least = min(least, onward)
         if least < _COUNTED:
             return None

@@ -127,7 +127,7 @@ def _increment(word: int) -> tuple[int | None, int]:
 
 
 def _cycles(a: KernelAnalysis, first: int, last: int) -> int:
-    return sum(max(ins.control.stall, 1) for ins in a.instructions[first : last + 1])
+    return sum(a.issue_cycles[first : last + 1])
 
 
 def _with_waits(a: KernelAnalysis, costs: dict[int, Cost], islands: Mapping[int, Words]) -> dict[int, Cost]:

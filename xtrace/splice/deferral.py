@@ -67,5 +67,5 @@ def wait_place(
         touched = ins.opaque or a.isa.max_registers(ins) is not None
         if touched or touches_scoreboard(ins) & bit or (ins.reads | ins.writes) & registers:
             return (i, cycles) if i != start else None
-        cycles += max(ins.control.stall, 1)
-    return (last, cycles - max(a.instructions[last].control.stall, 1)) if last != start else None
+        cycles += a.issue_cycles[i]
+    return (last, cycles - a.issue_cycles[last]) if last != start else None

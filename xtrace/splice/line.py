@@ -150,7 +150,7 @@ class Line:
             if interferes(a, i) or i + 1 in self.taken:
                 break
             touched |= ins.reads | ins.writes
-            cycles += max(ins.control.stall, 1)
+            cycles += a.issue_cycles[i]
             if cycles >= _COMMIT_WITHIN:
                 break
             if cycles >= COMMIT_AFTER:
@@ -166,7 +166,7 @@ class Line:
             ins = a.instructions[i]
             if interferes(a, i) or i + 1 in self.taken:
                 return
-            step = max(ins.control.stall, 1)
+            step = a.issue_cycles[i]
             before, cycles = before | ins.reads | ins.writes, cycles + step
             usable = set(self.free.at(i + 1).predicates)
             since = {
@@ -190,7 +190,7 @@ class Line:
             if interferes(a, i) or i + 1 in self.taken:
                 return
             touched |= ins.reads | ins.writes
-            cycles += max(ins.control.stall, 1)
+            cycles += a.issue_cycles[i]
             here = self.free.at(i + 1)
             if cycles >= COMMIT_AFTER and here.predicates and here.scoreboards and any(True for _ in here.groups(2)):
                 yield [(i + 1, Between(touched, cycles))]
@@ -205,7 +205,7 @@ class Line:
                 break
             ins = a.instructions[i]
             touched |= ins.reads | ins.writes
-            cycles += max(ins.control.stall, 1)
+            cycles += a.issue_cycles[i]
             usable = [
                 p for p in self.free.at(i).predicates if not predicate_bit(a, p) & (touched | later | self.sources)
             ]

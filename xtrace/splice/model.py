@@ -155,7 +155,17 @@ class Packet:
     @property
     def helpers(self) -> list[PlacedSite]:
         """Islands that hold no event."""
-        return [p for p in (*self.islands, self.flush) if p is not None and p.id is None]
+        return [p for p in self.storing if p.id is None]
+
+    @property
+    def storing(self) -> list[PlacedSite]:
+        """Islands that may store, in the order of execution."""
+        return self.islands if self.flush is None else [*self.islands, self.flush]
+
+    @property
+    def apart(self) -> list[PlacedSite]:
+        """Islands that share no values with the others: optional events, and the flush."""
+        return self.optional if self.flush is None else [*self.optional, self.flush]
 
     @property
     def anchors(self) -> list[PlacedSite]:

@@ -17,7 +17,7 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
-from .chains import Chain, reached
+from .chains import Chain, cycles_of, interferes, reached
 from .line import PREPARATION, predicate_bit
 from .model import QUAD_BYTES, Packet, PlacedSite, lead, quads
 from .resources import FreeFinder
@@ -63,7 +63,7 @@ def rotated_packet(
     needed = quads(len(chain.events))
     own = free.at(turn.places[0]).unnamed & ((1 << max(free.limit(0), 0)) - 1) & ~reserved
     runs = [d for d in range(0, own.bit_length(), 4) if own >> d & _ALL == _ALL][:needed]
-    behind, election = free.at(flush), _election(a, free, turn, loop)
+    behind, election = free.at(flush), _election(a, free, chain, waits[0])
     if not free.at(turn.places[-1]).scoreboards or not behind.scoreboards or not behind.predicates:
         return None
     if len(runs) < needed or election is None:
@@ -81,20 +81,17 @@ def _turn(a: KernelAnalysis, chain: Chain, loop: Loop, wait: int, islands: set[i
     latches = [n for n in head.predecessors if n in loop.blocks]
     if any(i in islands and i not in chain.places for i in inside) or latches != [block_of[chain.places[-1]]]:
         return None
-    if block_of[chain.places[0]] != loop.head or any(_unsteady(a, i) for i in inside):
+    if block_of[chain.places[0]] != loop.head or any(_disturbs(a, i) for i in inside):
         return None
     last, first = chain.places[-1], chain.places[0]
-    back = [*range(last, blocks[latches[0]].last + 1), *range(head.first, first)]
     cycles = [gap.cycles for gap in chain.gaps]
-    over = sum(max(a.instructions[i].control.stall, 1) for i in back)
+    over = cycles_of(a, range(last, blocks[latches[0]].last + 1)) + cycles_of(a, range(head.first, first))
     places = chain.places[wait + 1 :] + chain.places[: wait + 1]
     return _Turn(places, [*cycles[wait + 1 :], over, *cycles[:wait]], len(chain.places) - wait - 1)
 
 
-def _unsteady(a: KernelAnalysis, i: int) -> bool:
-    ins = a.instructions[i]
-    moved = "converge" in ins.tags or ins.opaque or a.isa.max_registers(ins) is not None
-    return moved or ins.flow is Flow.EXIT or a.divergent[i]
+def _disturbs(a: KernelAnalysis, i: int) -> bool:
+    return interferes(a, i) or a.instructions[i].flow is Flow.EXIT or a.divergent[i]
 
 
 def _flush_place(a: KernelAnalysis, loop: Loop, islands: set[int]) -> int | None:
@@ -109,27 +106,19 @@ def _flush_place(a: KernelAnalysis, loop: Loop, islands: set[int]) -> int | None
     return None if block.number in again or loop.head in again else block.first
 
 
-def _election(a: KernelAnalysis, free: FreeFinder, turn: _Turn, loop: Loop) -> tuple[int, int] | None:
-    """Place (of the turn) and predicate for electing the storing lane: in the same iteration as the store."""
-    store = len(turn.places) - 1
+def _election(a: KernelAnalysis, free: FreeFinder, chain: Chain, wait: int) -> tuple[int, int] | None:
+    """Place of the chain and predicate for electing the storing lane: in the same iteration as the store."""
     best: tuple[int, int] | None = None
-    for k in range(store, turn.wrap - 1, -1):
-        touched = _touched(a, loop, turn.places[k], turn.places[store])
-        usable = [p for p in free.at(turn.places[k]).predicates if not predicate_bit(a, p) & touched]
+    touched = cycles = 0
+    for k in range(wait, -1, -1):
+        usable = [p for p in free.at(chain.places[k]).predicates if not predicate_bit(a, p) & touched]
         if usable:
             best = k, usable[0]
-            if sum(turn.gaps[k:store]) >= PREPARATION:
+            if cycles >= PREPARATION:
                 break
+        if k:
+            touched, cycles = touched | chain.gaps[k - 1].touched, cycles + chain.gaps[k - 1].cycles
     return best
-
-
-def _touched(a: KernelAnalysis, loop: Loop, first: int, last: int) -> int:
-    """What kernel instructions touch from one place of an iteration to a later one; or anywhere in the loop."""
-    here = a.cfg.block_of[first] == a.cfg.block_of[last]
-    bits = 0
-    for i in range(first, last) if here else (i for n in loop.blocks for i in a.cfg.blocks[n].indices):
-        bits |= a.instructions[i].reads | a.instructions[i].writes
-    return bits
 
 
 def _build(chain: Chain, turn: _Turn, runs: list[int], election: tuple[int, int], flush: PlacedSite) -> Packet:
@@ -148,7 +137,8 @@ def _build(chain: Chain, turn: _Turn, runs: list[int], election: tuple[int, int]
     packet.tag_island = records[-1]
     packet.wrap = turn.wrap
     packet.carried = tuple(register[skip : skip + turn.wrap])
-    records[at].elect, records[at].cursor = predicate, Cursor(packet.size, count)
+    prepares = records[turn.wrap + at]
+    prepares.elect, prepares.cursor = predicate, Cursor(packet.size, count)
     records[-1].stores, records[-1].predicate = list(stores), predicate
     # The header has counted these events with the packets of the loop, the first of which had fewer.
     flush.cursor = Cursor(packet.size, 0)

@@ -30,14 +30,14 @@ def place_waits(plan: KernelPlan, free: FreeFinder) -> None:
     Every store is waited for at the latest in the first island of the next packet or at the next exit (the anchors):
     data registers are written, and the address is moved, only behind one.
     """
-    islands = {p.site.index: p for packet in plan.packets for p in (*packet.islands, *packet.helpers)}
+    islands = {p.site.index: p for packet in plan.packets for p in packet.storing}
     exits = {p.site.index: p for p in plan.placed if p.site.kind == "exit"}
     anchors = frozenset(p.site.index for packet in plan.packets for p in packet.anchors) | frozenset(exits)
     islands |= {p.site.index: p for packet in plan.packets for p in packet.optional}
     everywhere = frozenset(islands) | frozenset(exits)
     waits: dict[int, int] = {}
     for packet in plan.packets:
-        for p in (*packet.islands, *([] if packet.flush is None else [packet.flush])):
+        for p in packet.storing:
             if p.stores and plan.form is Form.NAIVE:
                 p.scoreboard, p.wait_last = free.at(p.site.index).scoreboards[0], True
             elif p.stores:
