@@ -44,6 +44,14 @@ def test_junk_is_refused_with_its_own_address() -> None:
     assert "at 0x10" in caught.value.what, "counted from the piece that holds it"
 
 
+def test_what_was_refused_among_others_needs_no_run_to_be_refused_alone(runs: list[int]) -> None:
+    bad = NOP * 7 + JUNK
+    for codes, where in (([NOP, bad], "both"), ([bad], "alone"), ([EXIT, bad], "again")):
+        with pytest.raises(BadInput, match=rf"{where}: no valid instruction at 0x70: .* 0x00000070"):
+            disasm.disassemble(codes, "sm_90a", where=where)
+    assert runs == [9]
+
+
 def test_half_an_instruction_is_refused() -> None:
     with pytest.raises(BadInput, match="XT2304"):
         disasm.disassemble([NOP + b"\x00"], "sm_90a")

@@ -31,6 +31,14 @@ class RegisterClass:
     def mask(self) -> int:
         return ((1 << self.count) - 1) << self.first_bit
 
+    def numbers(self, bits: int) -> Iterator[int]:
+        """Numbers of the registers of this class in a bit set, ascending."""
+        left = (bits & self.mask) >> self.first_bit
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
+
 
 @dataclass(frozen=True)
 class RegisterLayout:
@@ -47,11 +55,10 @@ class RegisterLayout:
 
     def names(self, bits: int) -> list[str]:
         """Readable names of a bit set, e.g. ``["R4", "R5", "P0"]``."""
-        return [f"{c.name}{i}" for c in self.classes.values() for i in range(c.count) if bits >> (c.first_bit + i) & 1]
+        return [f"{c.name}{i}" for c in self.classes.values() for i in c.numbers(bits)]
 
     def numbers(self, name: str, bits: int) -> Iterator[int]:
-        c = self.classes[name]
-        return (i for i in range(c.count) if bits >> (c.first_bit + i) & 1)
+        return self.classes[name].numbers(bits)
 
 
 class Flow(Enum):

@@ -12,9 +12,10 @@ import resource
 import shutil
 import subprocess
 import tempfile
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from xtrace.errors import BadInput, MissingTool, Unsupported
@@ -29,6 +30,7 @@ _PACKAGE = "nvidia-cuda-nvdisasm"
 _MAX_CODE = 64 << 20  # bytes of text per run; the largest known kernels have about 1 MiB
 _MEMORY = 4 << 30  # address space of the tool, bytes
 _TEXT_PER_WORD = 400  # bytes of output per instruction, generously; bounds the output file
+_MOST_REFUSED = 256  # pieces of code
 _SECONDS = 20.0  # start-up and slack, plus:
 _SECONDS_PER_WORD = 0.001
 _LINE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;\s*$", re.MULTILINE)
@@ -104,19 +106,23 @@ def _run(tool: Path, arch: str, code: bytes, where: str) -> str:
 
 
 class _Rejected(BadInput):
-    """Carries the address, so that a run over several kernels can name the right one."""
+    """Bytes that are no instruction, at ``address`` bytes into what the tool was given."""
 
-    address: int | None = None
+    def __init__(self, address: int, reason: str, where: str) -> None:
+        super().__init__("XT2301", f"no valid instruction at {address:#x}: {reason}", where=where)
+        self.address, self.reason = address, reason
+
+    def within(self, piece: int) -> _Rejected:
+        """The same about the piece of code that started at byte ``piece``."""
+        address = self.address - piece
+        return _Rejected(address, _ERROR_ADDRESS.sub(f"at address 0x{address:08x}", self.reason), self.where)
 
 
 def _rejection(complaint: str, status: int, where: str) -> BadInput | Unsupported:
     first = next((line for line in complaint.splitlines() if "error" in line or "fatal" in line), "")
     reason = first.split(":", 1)[-1].strip()
-    match = _ERROR_ADDRESS.search(reason)
-    if match:
-        error = _Rejected("XT2301", f"no valid instruction at {int(match[1], 16):#x}: {reason}", where=where)
-        error.address = int(match[1], 16)
-        return error
+    if match := _ERROR_ADDRESS.search(reason):
+        return _Rejected(int(match[1], 16), reason, where)
     if status < 0:
         return Unsupported("XT2302", f"{_TOOL} was ended by signal {-status}", where=where)
     return BadInput("XT2301", f"{_TOOL} rejects the code: {reason or f'exit status {status}'}", where=where)
@@ -132,6 +138,9 @@ def _parse(listing: str, base: int, count: int, where: str) -> list[str]:
     if len(texts) != count:
         raise BadInput("XT2303", f"{len(texts)} instructions listed for {count} words", where=where)
     return texts
+
+
+_refused: dict[str, _Rejected] = {}  # by key: who was refused several pieces asks again for each of them
 
 
 def disassemble(codes: Sequence[bytes], arch: str, *, where: str = "") -> list[list[str]]:
@@ -153,6 +162,8 @@ def disassemble(codes: Sequence[bytes], arch: str, *, where: str = "") -> list[l
     status = tool.stat()
     identity = _identity(str(tool), status.st_size, int(status.st_mtime))
     keys = [textcache.key(identity, arch, code) for code in codes]
+    if known := next((_refused[key] for key in keys if key in _refused), None):
+        raise _Rejected(known.address, known.reason, where)
     results: list[list[str] | None] = []
     for code, key in zip(codes, keys, strict=True):
         cached = textcache.load(key)
@@ -160,7 +171,16 @@ def disassemble(codes: Sequence[bytes], arch: str, *, where: str = "") -> list[l
         results.append([] if not code else cached if fits else None)
     missing = [i for i, texts in enumerate(results) if texts is None]
     if missing:
-        listing = _disassemble_together([codes[i] for i in missing], arch, tool, where)
+        try:
+            listing = _disassemble_together([codes[i] for i in missing], arch, tool, where)
+        except _Rejected as error:
+            starts = list(accumulate((len(codes[i]) for i in missing), initial=0))
+            guilty = bisect_right(starts[:-1], error.address) - 1
+            own = error.within(starts[guilty])
+            if len(_refused) >= _MOST_REFUSED:
+                _refused.clear()
+            _refused[keys[missing[guilty]]] = own
+            raise own from None
         for i, texts in zip(missing, listing, strict=True):
             results[i] = texts
             textcache.store(keys[i], texts)
@@ -168,17 +188,7 @@ def disassemble(codes: Sequence[bytes], arch: str, *, where: str = "") -> list[l
 
 
 def _disassemble_together(codes: Sequence[bytes], arch: str, tool: Path, where: str) -> list[list[str]]:
-    starts = [0]
-    for code in codes:
-        starts.append(starts[-1] + len(code))
-    name = arch.replace("sm_", "SM")
-    try:
-        listing = _run(tool, name, b"".join(codes), where)
-    except _Rejected as error:
-        if error.address is None or len(codes) == 1:
-            raise
-        guilty = max(i for i, start in enumerate(starts[:-1]) if start <= error.address)
-        _run(tool, name, codes[guilty], where)  # alone, so that the address counts from its own start
-        raise
+    starts = list(accumulate(map(len, codes), initial=0))
+    listing = _run(tool, arch.replace("sm_", "SM"), b"".join(codes), where)
     texts = _parse(listing, 0, starts[-1] // WORD_BYTES, where)
     return [texts[a // WORD_BYTES : b // WORD_BYTES] for a, b in pairwise(starts)]
