@@ -7,6 +7,7 @@ every store and, at every end of a warp, that header and packets say what was ca
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,6 +107,12 @@ class _Clobber:
     registers: tuple[str, ...]
     listed: tuple[str, ...]  # written by the model's account alone: kernel registers keep what they held
 
+    def then(self, registers: Iterable[str], listed: Iterable[str]) -> _Clobber:
+        """With those of the next instruction, between which and this one nothing of a probe stands."""
+        return _Clobber(
+            tuple(dict.fromkeys((*self.registers, *registers))), tuple(dict.fromkeys((*self.listed, *listed)))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Site:
@@ -163,7 +170,11 @@ class _Course:
                     certain = changed(code[j], pair.isa.layout)
                     lost, listed = names(certain & (written | observed)), names(code[j].writes & written & ~certain)
                     if lost or listed:
-                        does.append(_Clobber(tuple(lost), tuple(listed)))
+                        last = does[-1] if does else None
+                        if isinstance(last, _Clobber):
+                            does[-1] = last.then(lost, listed)
+                        else:
+                            does.append(_Clobber(tuple(lost), tuple(listed)))
             steps.append(does)
         wanted = {n for n, does in enumerate(steps) if any(isinstance(x, int) for x in does)}
         walks = graph.walks(wanted, random.Random(0))
@@ -212,13 +223,15 @@ class _Run:
                 break
         return self._blocks(walk.tail)
 
-    def _blocks(self, numbers: Any) -> bool:
-        return all(self._step(x) for n in numbers for x in self._course.steps[n])
+    def _blocks(self, numbers: Iterable[int]) -> bool:
+        for n in numbers:
+            for step in self._course.steps[n]:
+                if not (self._execute(step) if isinstance(step, int) else self._step(step)):
+                    return False
+        return True
 
-    def _step(self, step: int | _Clobber | _Site | _End) -> bool:
+    def _step(self, step: _Clobber | _Site | _End) -> bool:
         match step:
-            case int():
-                return self._execute(step)
             case _Clobber():
                 listed = (name for name in step.listed if name not in self._known)
                 for name in (*step.registers, *listed):
@@ -236,18 +249,19 @@ class _Run:
         return True
 
     def _execute(self, j: int) -> bool:
-        warp, ins = self._warp, self._pair.output.code[j]
+        warp = self._warp
         try:
             self._actions[j](warp)
         except NotUnderstood as error:
-            self._pair.fail(_EFFECTS, f"effect is not understood: {error}", ins)
+            self._pair.fail(_EFFECTS, f"effect is not understood: {error}", self._pair.output.code[j])
             return False
         if warp.clocks:
             self._ring.runs[self._at][-1].update(warp.clocks)
             warp.clocks.clear()
-        return not warp.stores or self._store(j, warp.stores.pop(), ins.guard.removeprefix("@") in warp.elected)
+        return not warp.stores or self._store(j, warp.stores.pop())
 
-    def _store(self, j: int, store: Store, one_lane: bool) -> bool:
+    def _store(self, j: int, store: Store) -> bool:
+        one_lane = self._pair.output.code[j].guard.removeprefix("@") in self._warp.elected
         at, above = store.address - self._launch.slot, store.address - self._launch.header
         if at >= 0 and at + store.size <= self._launch.layout.room:
             self._tally.ring.add(j)

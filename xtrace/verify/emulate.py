@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xtrace.isa.model import Instruction
 
@@ -25,8 +26,7 @@ class NotUnderstood(Exception):  # noqa: N818 - a verdict on an instruction, not
     """The interpreter has no meaning for this instruction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """One executed store: bytes ``[address, address + size)``; None for words of registers that no probe has set."""
 
     address: int
@@ -170,7 +170,10 @@ def _add(o: list[str], mods: list[str], imm: int | None) -> Action:
         return lambda w: _put_pair(w, o[0], first(w) + second(w))
     if mods:
         raise NotUnderstood("addition with carry")
-    values = [_value(x, imm) for x in operands]
+    values = [_value(x, imm) for x in operands if x not in ("RZ", "URZ")]
+    if len(values) == 2:
+        x, y = values
+        return lambda w: _put(w, o[0], x(w) + y(w) & _M32)
     return lambda w: _put(w, o[0], sum(v(w) for v in values) & _M32)
 
 

@@ -9,9 +9,11 @@ the number of bytes that the header announces must meet exactly the events that 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 __all__ = ["Packet", "Ring", "Word", "fillers", "packets_of"]
 
@@ -19,7 +21,7 @@ _MOST_QUADS = 8
 _COUNT_BITS = 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Packet:
     """One kind of packet: its tag, and the original instructions before which its events are recorded, in order."""
 
@@ -30,29 +32,28 @@ class Packet:
     made_with: tuple[int | None, ...] = ()  # for each address: the event that tells whether the access was made
     flush: int | None = None  # original instruction before which it is stored once more, with what is left of a loop
 
-    @property
+    @cached_property
     def clocks(self) -> tuple[int, ...]:
         return tuple(range(len(self.sites))) if self.listed is None else self.listed
 
-    @property
+    @cached_property
     def words(self) -> int:
         return 2 * len(self.addresses) + (bool(self.addresses) and len(self.clocks) % 2 == 0) + len(self.clocks)
 
-    @property
+    @cached_property
     def size(self) -> int:
         return 16 * (self.words // 4 + 1)
 
     def clock_word(self, event: int) -> int:
         """Words from the one with the clock of an event to the tag."""
-        return len(self.clocks) - next(n for n, k in enumerate(self.clocks) if k >= event)
+        return len(self.clocks) - bisect_left(self.clocks, event)
 
     def address_word(self, n: int) -> int:
         """Words from the low half of the n-th address to the tag."""
         return self.words - 2 * n
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """Four stored bytes: the value (None: of a register that no probe set), the store, which of its words it was."""
 
     value: int | None
