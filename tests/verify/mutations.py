@@ -84,6 +84,10 @@ class Subject:
         """Whether the warp certainly ends with original instruction i."""
         return self.code[i].flow is Flow.EXIT and not self.code[i].guard
 
+    def code_in(self, data: bytes) -> bytes:
+        """The kernel's code in a damaged copy of the traced image."""
+        return data[self.new.offset : self.new.offset + len(self.new.text)]
+
     def words(self) -> list[int]:
         return [ins.word for ins in self.traced]
 
