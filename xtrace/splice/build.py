@@ -74,20 +74,7 @@ class Builder:
         if line.form >= Form.LANE:
             self._elections(sorted({fill.at + self._shift for fill in fills}))
         self.packet.gaps = [gap.cycles for gap in line.gaps]
-        self._drop_empty()
-
-    def _drop_empty(self) -> None:
-        """Helpers that nothing was put into (a place for an election that another one serves)."""
-        packet = self.packet
-        for k in range(len(packet.islands) - 1, -1, -1):
-            p = packet.islands[k]
-            if p.site.kind == "record" or p.elect is not None or p.cursor or p.moves or p.uniform_moves or p.stores:
-                continue
-            del packet.islands[k]
-            if 0 < k < len(packet.gaps):
-                packet.gaps[k - 1 : k + 1] = [packet.gaps[k - 1] + packet.gaps[k]]
-            elif packet.gaps:
-                del packet.gaps[min(k, len(packet.gaps) - 1)]
+        self.packet.drop_empty()  # a place for an election that another one serves
 
     def _captures(self, fills: list[Fill]) -> None:
         events = self._chain.events

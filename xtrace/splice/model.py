@@ -140,13 +140,14 @@ class Packet:
     gaps: list[int]  # least cycles between the islands
     registers: int = 0  # all general data registers (bit set)
     tag_register: int | None = None  # holds the tag when it is stored; None: one register, stored twice
-    tag_island: PlacedSite | None = None  # where the tag may be moved there
+    tag_island: PlacedSite | None = None  # where the tag may be moved there; None: ahead of the loop
     preset: bool = False  # the prologue moves it there
     parked: tuple[int, ...] = ()  # uniform registers that hold clocks until they are stored
     words: int = 0  # its tag left out
     wrap: int = 0  # rotated: number of the first island of the loop, those before it belong to the iteration before
     carried: tuple[int, ...] = ()  # rotated: registers of those before it; the prologue clears them
     flush: PlacedSite | None = None  # rotated: stores behind the loop what came after the loop's last store
+    ahead: PlacedSite | None = None  # in front of its loop: does what this and other packets of it need only once
 
     @property
     def size(self) -> int:
@@ -155,7 +156,12 @@ class Packet:
     @property
     def helpers(self) -> list[PlacedSite]:
         """Islands that hold no event."""
-        return [p for p in self.storing if p.id is None]
+        return [p for p in (*self.storing, self.ahead) if p is not None and p.id is None]
+
+    @property
+    def everywhere(self) -> list[PlacedSite]:
+        """All islands."""
+        return [*self.islands, *self.apart]
 
     @property
     def storing(self) -> list[PlacedSite]:
@@ -164,13 +170,25 @@ class Packet:
 
     @property
     def apart(self) -> list[PlacedSite]:
-        """Islands that share no values with the others: optional events, and the flush."""
-        return self.optional if self.flush is None else [*self.optional, self.flush]
+        """Islands that are scheduled by themselves: optional events, the flush, and the one in front of the loop."""
+        return [*self.optional, *(p for p in (self.flush, self.ahead) if p is not None)]
 
     @property
     def anchors(self) -> list[PlacedSite]:
         """Islands before which every earlier store must have read its registers: here registers or address change."""
-        return [p for p in (self.islands[0], self.islands[self.wrap], self.flush) if p is not None]
+        return [p for p in (self.ahead, self.islands[0], self.islands[self.wrap], self.flush) if p]
+
+    def drop_empty(self) -> None:
+        """Take out helpers that do nothing."""
+        for k in range(len(self.islands) - 1, -1, -1):
+            p = self.islands[k]
+            if p.site.kind == "record" or p.elect is not None or p.cursor or p.moves or p.uniform_moves or p.stores:
+                continue
+            del self.islands[k]
+            if 0 < k < len(self.gaps):
+                self.gaps[k - 1 : k + 1] = [self.gaps[k - 1] + self.gaps[k]]
+            elif self.gaps:
+                del self.gaps[min(k, len(self.gaps) - 1)]
 
 
 @dataclass

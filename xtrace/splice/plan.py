@@ -13,6 +13,7 @@ from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
 from xtrace.probe import Site, select, validate
 
 from .accesses import place_accesses
+from .ahead import place_ahead
 from .chains import chains, reached, single, split
 from .model import (
     FILLINGS,
@@ -91,8 +92,8 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     _place_exits(result, sites, free)
     records = _candidates(result, sites, free)
     _form_packets(result, records, free)
+    _place_tags(result, free)
     place_waits(result, free)
-    _place_tags(result)
     for p in _islands(result):
         p.shared_waits = free.shared_waits(p.site.index, sum(1 << n for n in set(p.general)), p.scoreboard)
     result.slot = _slot(result, options)
@@ -231,10 +232,11 @@ def _depth(a: KernelAnalysis, p: PlacedSite) -> int:
     return 0 if loop is None else loop.depth
 
 
-def _place_tags(result: KernelPlan) -> None:
-    """Move ``MOV tag`` out of loops, into the prologue, where nothing else ever writes the register (if scheduled).
+def _place_tags(result: KernelPlan, free: FreeFinder) -> None:
+    """Move ``MOV tag`` out of loops: into the prologue, where nothing else ever writes the register, else in front of
+    the loop (if scheduled).
 
-    Not where warp roles trade registers: those of a role do not exist yet in the prologue.
+    Not into the prologue where warp roles trade registers: those of a role do not exist yet there.
     """
     a = result.analysis
     users: dict[int, int] = {}
@@ -255,8 +257,11 @@ def _place_tags(result: KernelPlan) -> None:
         packet.preset = result.form is Form.SCHEDULED and not (
             a.moves_registers or named or users[register] > 1 or not _depth(a, packet.records[0])
         )
-        if not packet.preset and packet.tag_island is not None:
-            packet.tag_island.moves.append((register, packet.tag))
+    if result.form is Form.SCHEDULED:
+        place_ahead(result, free)
+    for packet in result.packets:
+        if packet.tag_register is not None and packet.tag_island is not None and not packet.preset:
+            packet.tag_island.moves.append((packet.tag_register, packet.tag))
 
 
 def _slot(result: KernelPlan, options: Options) -> SlotLayout:
