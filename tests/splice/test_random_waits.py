@@ -45,7 +45,7 @@ class _Walk:
     def __init__(self, plan: KernelPlan) -> None:
         self.plan, self.a = plan, plan.analysis
         self.islands: dict[int, list[PlacedSite]] = {}
-        for p in (*(p for k in plan.packets for p in (*k.islands, *k.optional)), *plan.placed):
+        for p in (*(p for k in plan.packets for p in k.everywhere), *plan.placed):
             at = self.islands.setdefault(p.site.index, [])
             if not any(p is known for known in at):
                 at.append(p)

@@ -35,22 +35,18 @@ def place_ahead(result: KernelPlan, free: FreeFinder) -> None:
     """Give loops an island in front of them, and take out of their packets what it does for them. Inner loops first."""
     a = result.analysis
     for loop in sorted(a.loops, key=lambda loop: -loop.depth):
-        inside = [k for k in result.packets if any(_lies_in(a, p, loop) for p in k.everywhere)]
-        own = [k for k in inside if a.loop_of(k.records[0].site.index) == loop]
+        own = [k for k in result.packets if a.loop_of(k.records[0].site.index) == loop]
         if not own or (entrance := _entrance(result, loop)) is None:
             continue
+        near = [k for k in result.packets if _works_in(a, k, loop.blocks) or _holds(a, k, entrance.index)]
         island = PlacedSite(Site(entrance.index, own[0].records[0].site.phase, "prepare"))
         here = free.at(entrance.index)
-        _tags(island, set(here.groups(1)), entrance.touched, own, inside)
-        _lane(a, island, here.predicates, entrance.touched, own, inside)
+        _tags(island, set(here.groups(1)), entrance.touched, own, near)
+        _lane(a, island, here.predicates, entrance.touched, own, near)
         if island.moves or island.elect is not None:
             own[0].ahead = island
             for packet in own:
                 packet.drop_empty()
-
-
-def _lies_in(a: KernelAnalysis, p: PlacedSite, loop: Loop) -> bool:
-    return a.cfg.block_of[p.site.index] in loop.blocks
 
 
 def _entrance(result: KernelPlan, loop: Loop) -> _Entrance | None:
@@ -69,6 +65,26 @@ def _entrance(result: KernelPlan, loop: Loop) -> _Entrance | None:
     return _Entrance(index, touched)
 
 
+def _works_in(a: KernelAnalysis, packet: Packet, blocks: Set[int]) -> bool:
+    return any(a.cfg.block_of[p.site.index] in blocks for p in packet.everywhere)
+
+
+def _holds(a: KernelAnalysis, packet: Packet, index: int) -> bool:
+    """Whether a packet may need registers or a lane both before and behind an instruction where it has no island."""
+    loop = a.loop_of(packet.records[0].site.index)
+    if (packet.ahead or packet.flush) and loop and a.cfg.block_of[index] in loop.blocks:
+        return True
+    seen, stack, last = set(), [packet.islands[0].site.index], packet.islands[-1].site.index
+    while stack:
+        i = stack.pop()
+        if i == index:
+            return True
+        if i != last and i not in seen:
+            seen.add(i)
+            stack += a.cfg.successors[i]
+    return False
+
+
 def _everything(result: KernelPlan) -> list[PlacedSite]:
     return [*result.placed, *(p for k in result.packets for p in k.everywhere)]
 
@@ -77,12 +93,12 @@ def _disturbs(a: KernelAnalysis, i: int) -> bool:
     return interferes(a, i) or a.divergent[i] or a.instructions[i].flow is Flow.EXIT
 
 
-def _tags(island: PlacedSite, dead: Set[int], touched: int, own: Sequence[Packet], inside: Sequence[Packet]) -> None:
+def _tags(island: PlacedSite, dead: Set[int], touched: int, own: Sequence[Packet], near: Sequence[Packet]) -> None:
     for packet in own:
         r = packet.tag_register
         if r is None or r not in dead or touched >> r & 1 or packet.preset or packet.tag_island is None:
             continue
-        shared = any(k.registers >> r & 1 for k in inside if k is not packet)
+        shared = any(k.registers >> r & 1 for k in near if k is not packet)
         if not shared and not any(r in p.general for p in packet.everywhere):
             island.moves.append((r, packet.tag))
             packet.tag_island = None
@@ -94,10 +110,10 @@ def _lane(
     dead: Sequence[int],
     touched: int,
     own: Sequence[Packet],
-    inside: Sequence[Packet],
+    near: Sequence[Packet],
 ) -> None:
-    """One election for all packets of the loop that need one; those of loops inside it have their own."""
-    used = {n for k in inside if k not in own for p in k.everywhere for n in (p.elect, p.predicate)}
+    """One election for all packets of the loop that need one; those of other loops have their own."""
+    used = {n for k in near if k not in own for p in k.everywhere for n in (p.elect, p.predicate)}
     lane = next((n for n in dead if not predicate_bit(a, n) & touched and n not in used), None)
     electing = [k for k in own if any(p.elect is not None for p in k.islands)]
     if lane is None or not electing:
