@@ -37,6 +37,7 @@ class Lanes:
 
     apart: tuple[bool, ...]  # another lane group may run at the same time
     sole: tuple[bool, ...]  # at most one lane gets here
+    whole: tuple[bool, ...]  # all lanes that have not ended are here together
 
 
 class _Turn(Enum):
@@ -149,12 +150,14 @@ class _Analysis:
         s = self._arrive(s, block)
         return _through(s, self._effects[block.number], self.sole(s, block))
 
-    def before(self, s: _State, block: Block) -> tuple[list[bool], bool]:
-        """Whether lanes may be apart before each instruction of a block, and whether one lane at most gets there."""
+    def before(self, s: _State, block: Block) -> tuple[list[bool], bool, bool]:
+        """Whether lanes may be apart before each instruction of a block, whether one lane at most gets there, and
+        whether others may stand and wait elsewhere.
+        """
         apart: list[bool] = []
         s = self._arrive(s, block)
         _through(s, self._effects[block.number], self.sole(s, block), apart)
-        return apart, bool(self.sole(s, block))
+        return apart, bool(self.sole(s, block)), bool(s.open & self._around[block.number])
 
     def _arrive(self, s: _State, block: Block) -> _State:
         """Behind a region the others are still on their way, or wait; only they know what it has not overwritten."""
@@ -213,12 +216,15 @@ def lanes(cfg: ControlFlow, layout: RegisterLayout, occupied: Set[int] = frozens
     start = forward(cfg, _State(0, False, 0, 0, 0, 0), analysis.through)
     apart: list[bool] = []
     sole: list[bool] = []
+    whole: list[bool] = []
     for block in cfg.blocks:
         if block.number in start:
-            before, one = analysis.before(start[block.number], block)
+            before, one, part = analysis.before(start[block.number], block)
             apart += before
             sole += [one] * len(before)
+            whole += [not (other or part) for other in before]
         else:
             apart += [True] * len(block.indices)
             sole += [False] * len(block.indices)
-    return Lanes(tuple(apart), tuple(sole))
+            whole += [False] * len(block.indices)
+    return Lanes(tuple(apart), tuple(sole), tuple(whole))

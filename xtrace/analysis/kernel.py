@@ -11,6 +11,7 @@ from xtrace.isa import for_arch
 from xtrace.isa.model import Instruction
 from xtrace.isa.protocol import Isa
 
+from .affine import Affine
 from .budget import register_caps
 from .cfg import ControlFlow, build_cfg
 from .divergence import Lanes, lanes
@@ -72,6 +73,10 @@ class KernelAnalysis:
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
         return find_loops(self.cfg)
+
+    @cached_property
+    def affine(self) -> Affine:
+        return Affine(self.cfg, self.loops, self.isa)
 
     @cached_property
     def caps(self) -> tuple[int, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xtrace.analysis.values import Written
+
 __all__ = ["Site"]
 
 
@@ -22,6 +24,12 @@ class Site:
     alternatives: tuple[int, ...] = ()
     access: int | None = None  # the instruction whose address is recorded
     refusal: str = ""  # why the selector itself has no probe for it
+    value: tuple[Written, Written | None] | None = None  # general registers that are recorded: low word, high word
+
+    @property
+    def wide(self) -> bool:
+        """Whether two words are recorded: an address, or registers that addresses are made of."""
+        return self.access is not None or self.value is not None
 
     @property
     def anchor(self) -> int:

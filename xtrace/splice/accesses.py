@@ -19,7 +19,7 @@ from xtrace.probe.accesses import overwrites, sources
 from .model import PlacedSite, RefusedSite
 from .resources import FreeFinder
 
-__all__ = ["access_of", "address", "place_accesses", "same_condition"]
+__all__ = ["access_of", "address", "place_accesses", "same_condition", "source_bits", "value"]
 
 _HORIZON = 32  # cycles; longer than any fixed latency
 _CYCLE, _NO_SCOREBOARD = 256, 64  # cost of a place, in instructions that it lies behind its access
@@ -42,13 +42,22 @@ def access_of(a: KernelAnalysis, site: Site) -> Access:
     return found
 
 
+def source_bits(a: KernelAnalysis, site: Site) -> int:
+    """Registers of the kernel that the island of a site reads."""
+    if site.value is not None:
+        return sum(written.bit for written in site.value if written is not None)
+    return 0 if site.access is None else sources(a, access_of(a, site))
+
+
 def place_accesses(
     a: KernelAnalysis, sites: Sequence[Site], free: FreeFinder, taken: set[int]
 ) -> tuple[list[PlacedSite], list[RefusedSite]]:
     """Accesses with the place where their address is read, in address order; ``taken`` gains these places."""
     placed: list[PlacedSite] = []
-    refused = [RefusedSite(site, site.refusal) for site in sites if site.access is None]
-    blocks = itertools.groupby((s for s in sites if s.access is not None), lambda s: a.cfg.block_of[s.index])
+    refused = [RefusedSite(site, site.refusal) for site in sites if not site.wide]
+    blocks = itertools.groupby(
+        sorted((s for s in sites if s.wide), key=lambda s: s.index), lambda s: a.cfg.block_of[s.index]
+    )
     for _, block in blocks:
         group = list(block)
         possible, reasons = zip(*(_readings(a, site, free, taken) for site in group), strict=True)
@@ -78,13 +87,11 @@ def _choice(possible: Sequence[Sequence[_Reading]]) -> list[_Reading | None]:
 
 def _readings(a: KernelAnalysis, site: Site, free: FreeFinder, taken: Set[int]) -> tuple[list[_Reading], str]:
     """Where the address of an access can be read, or why nowhere."""
-    assert site.access is not None
-    access = access_of(a, site)
     found, why = [], ""
     for index in (site.index, *site.alternatives):
         if index in taken or index == 0:
             continue
-        reading = _at(a, site, access, index, free)
+        reading = _at(a, site, index, free)
         if reading is None:
             why = "its address is still on the way where it could be read, and the kernel does not wait for it there"
         elif not any(True for _ in free.at(index).groups(2)):
@@ -94,8 +101,8 @@ def _readings(a: KernelAnalysis, site: Site, free: FreeFinder, taken: Set[int]) 
     return found, "" if found else why
 
 
-def _at(a: KernelAnalysis, at: Site, access: Access, index: int, free: FreeFinder) -> _Reading | None:
-    wanted = sources(a, access)
+def _at(a: KernelAnalysis, at: Site, index: int, free: FreeFinder) -> _Reading | None:
+    wanted = source_bits(a, at)
     wait = sum(1 << k for k, due in enumerate(a.inflight.due[index]) if due & wanted)
     behind = a.instructions[index]
     if wait & ~behind.control.wait_mask:
@@ -103,7 +110,9 @@ def _at(a: KernelAnalysis, at: Site, access: Access, index: int, free: FreeFinde
     reader = replace(behind, opcode="MOV", guard="", reads=wanted, writes=0, tags=frozenset(), opaque=False)
     late = _latency(a, index, reader)
     # A scoreboard is needed where the packet is stored, most often near: rather a place that has one.
-    cost = _CYCLE * (late + bool(wait)) + _NO_SCOREBOARD * (not free.at(index).scoreboards) + index - at.index
+    # An access soon, a value late: next to the accesses that are derived from it.
+    away = index - at.index if at.value is None else max(at.index, *at.alternatives[-1:]) - index
+    cost = _CYCLE * (late + bool(wait)) + _NO_SCOREBOARD * (not free.at(index).scoreboards) + away
     return _Reading(index, late, wait, cost)
 
 
@@ -143,3 +152,13 @@ def address(a: KernelAnalysis, p: PlacedSite, register: int, *, certain: bool) -
     settle = "memory" in behind.tags and bool(behind.writes & sources(a, access))
     conditions = () if certain else access.conditions
     return Address(register, access.base, access.uniform, conditions, p.after, p.wait_access, settle)
+
+
+def value(a: KernelAnalysis, p: PlacedSite, register: int) -> Address:
+    """How the registers of a value go into ``register`` and the next one."""
+    assert p.site.value is not None
+    low, high = (None if written is None else written.bit.bit_length() - 1 for written in p.site.value)
+    assert low is not None
+    behind = a.instructions[p.site.index]
+    settle = "memory" in behind.tags and bool(behind.writes & source_bits(a, p.site))
+    return Address(register, None, None, (), p.after, p.wait_access, settle, (low, high))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
-from .accesses import address, same_condition
+from .accesses import address, same_condition, value
 from .chains import Event
 from .line import PREPARATION, Line, predicate_bit
 from .model import EVENT_BYTES, Form, Packet, PlacedSite
@@ -97,10 +97,13 @@ class Builder:
     def _address(self, event: Event, register: int) -> None:
         """The condition of an access is looked at once for all accesses of the packet that share it."""
         a, p = self._line.a, event.record
+        if p.site.value is not None:
+            p.address = value(a, p, register)
+            return
         witnesses = (
             e.record
             for e in self._chain.events[: self._chain.events.index(event)]
-            if e.record.address and e.record.address.conditions
+            if e.record.site.access is not None and e.record.address and e.record.address.conditions
         )
         same = (w for w in witnesses if same_condition(a, w.site, p.site))
         p.witness = next(same, None)

@@ -107,7 +107,7 @@ def _cut_to_runs(a: KernelAnalysis, chain: Chain, following: Sequence[PlacedSite
     """
     clocks = chain.words.clocks
     whole = len(chain.words.addresses) == len(chain.events) == len(chain.places) and len(clocks) > 1
-    if not whole or not following or following[0].site.access is None:
+    if not whole or not following or not following[0].site.wide:
         return 0
     if between(a, chain.places[-1], following[0].site.index, islands) is None:
         return 0

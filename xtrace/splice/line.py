@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xtrace.analysis import KernelAnalysis
-from xtrace.probe.accesses import sources
 
-from .accesses import access_of
+from .accesses import source_bits
 from .chains import Between, Chain, alone, interferes
 from .model import Form
 from .resources import FreeFinder
@@ -49,7 +48,7 @@ class Line:
         self.gaps = list(chain.gaps)
         self.helpers = form is Form.SCHEDULED and not alone(a, chain.events[0].record)
         # One lane is alone on the whole line: nothing to elect. An address needs an election, as a proof of its lane.
-        self.sole = a.sole[chain.places[0]] and not any(p.site.access is not None for p in chain.sites)
+        self.sole = a.sole[chain.places[0]] and not any(p.site.wide for p in chain.sites)
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
         self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
@@ -58,7 +57,7 @@ class Line:
         self.words = chain.words
         self.sources = 0  # registers that islands read addresses from
         for record in chain.sites:
-            self.sources |= 0 if record.site.access is None else sources(a, access_of(a, record.site))
+            self.sources |= source_bits(a, record.site)
         self.end_at(self.end)
 
     def end_at(self, end: End) -> None:

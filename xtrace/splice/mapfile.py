@@ -10,7 +10,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.isa.nvidia.emit import HEADER_BYTES
 
 from .accesses import access_of
-from .model import EVENT_BYTES, KernelPlan, Packet, PlacedSite, Plan, RefusedSite
+from .model import EVENT_BYTES, Derived, KernelPlan, Packet, PlacedSite, Plan, RefusedSite
 
 if TYPE_CHECKING:
     from .apply import SplicedKernel
@@ -19,13 +19,17 @@ __all__ = ["SCHEMA", "kernel_map", "trace_map"]
 
 SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"  # packets may hold addresses
+SCHEMA_WITH_DERIVED = "xtrace/map/4"  # and registers that other addresses are made of
 
 
 def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
     a = k.analysis
     ins = a.instructions[p.site.anchor]
     loop = a.loop_of(p.site.index)
-    more = {} if p.site.access is None else {"at": a.instructions[p.site.index].pc, "address": _address(a, p)}
+    more: dict[str, Any] = {}
+    if p.site.wide:
+        more["at"] = a.instructions[p.site.index].pc
+        more |= {"address": _address(a, p)} if p.site.value is None else {"value": _registers(a, p)}
     return {
         "id": p.id,
         "kind": p.site.kind,
@@ -34,7 +38,7 @@ def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
         "phase": p.site.phase,
         "loop": None if loop is None else loop.id,
         "depth": 0 if loop is None else loop.depth,
-        "probe": "time" if p.site.access is None else "address",
+        "probe": "time" if not p.site.wide else "address" if p.site.value is None else "value",
         "guard": ins.guard,
         "registers": p.registers,
         "scoreboard": p.scoreboard,
@@ -50,6 +54,33 @@ def _address(a: KernelAnalysis, p: PlacedSite) -> dict[str, Any]:
         "offset": access.offset,
         "conditional": bool(access.conditions),
         "made_with": None if p.witness is None else p.witness.id,
+    }
+
+
+def _registers(a: KernelAnalysis, p: PlacedSite) -> dict[str, Any]:
+    """Registers of a value, low word first."""
+    return {"registers": [a.isa.layout.names(w.bit)[0] for w in p.site.value or () if w is not None]}
+
+
+def _derived(k: KernelPlan, d: Derived) -> dict[str, Any]:
+    a, size = k.analysis, k.analysis.isa.word_bytes
+    assert d.site.access is not None
+    ins, access, loop = a.instructions[d.site.access], access_of(a, d.site), a.loop_of(d.site.access)
+    leader = next(p for p in k.records if p.site.access == d.leader)
+    number = {p.site.value: p.id for p in k.records if p.site.value is not None}
+    return {
+        "id": d.id,
+        "pc": ins.pc,
+        "op": ins.opcode,
+        "phase": d.site.phase,
+        "loop": None if loop is None else loop.id,
+        "depth": 0 if loop is None else loop.depth,
+        "guard": ins.guard,
+        "at": d.at * size,
+        "address": {"size": access.size, "offset": access.offset, "conditional": bool(access.conditions)},
+        "from": leader.id,
+        "offset": d.offset,
+        "terms": [{"site": number[x.value], "part": x.part, "signed": x.signed, "times": x.times} for x in d.parts],
     }
 
 
@@ -110,6 +141,8 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": EVENT_BYTES, "header_bytes": HEADER_BYTES}
     entry["packets"] = [_packet(k, x) for x in k.packets]
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
+    if k.derived:
+        entry["derived"] = [_derived(k, d) for d in k.derived]
     if k.sample is not None and spliced.copy is not None:
         entry["sample"] = k.sample.document()
         entry["copy"] = {"pc": spliced.copy, "words": len(a.instructions)}
@@ -118,8 +151,9 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
 
 def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[str, Any]:
     addresses = any("addresses" in packet for k in kernels for packet in k["packets"])
+    derived = any("derived" in k for k in kernels)
     return {
-        "schema": SCHEMA_WITH_ADDRESSES if addresses else SCHEMA,
+        "schema": SCHEMA_WITH_DERIVED if derived else SCHEMA_WITH_ADDRESSES if addresses else SCHEMA,
         "xtrace": __version__,
         "arch": plan.image.arch,
         "probes": plan.probes,

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from xtrace.analysis import KernelAnalysis
+from xtrace.analysis.values import Written
 from xtrace.image import Image
 from xtrace.isa.nvidia.emit import Address, Cursor, SlotLayout, Store, UniformState
 from xtrace.probe import Site
 from xtrace.sampling import Sampling
 
-__all__ = ["Form", "KernelPlan", "Options", "Packet", "PlacedSite", "Plan", "RefusedSite", "SlotLayout", "UniformState"]
+__all__ = [
+    "Derived",
+    "Form",
+    "Holder",
+    "KernelPlan",
+    "Options",
+    "Packet",
+    "Part",
+    "PlacedSite",
+    "Plan",
+    "RefusedSite",
+    "SlotLayout",
+    "UniformState",
+]
 
 EVENT_BYTES = 4  # a clock
 QUAD_BYTES = 16  # four words: the unit of a packet
@@ -129,6 +144,30 @@ class RefusedSite:
     reason: str
 
 
+Holder = tuple[Written, Written | None]  # general registers, as somewhere written: low word, high word
+
+
+class Part(NamedTuple):
+    """``times`` a recorded value: all 64 bits ("pair"), or its low or high word, signed or not."""
+
+    times: int
+    value: Holder
+    part: str  # "pair", "low" or "high"
+    signed: bool
+
+
+@dataclass(slots=True)
+class Derived:
+    """An access that is not recorded."""
+
+    site: Site
+    leader: int  # access
+    offset: int  # that is added to the leader's address, the instruction's own immediate included
+    parts: tuple[Part, ...]
+    at: int = 0  # instruction before which its registers, and the leader's record, are all there
+    id: int | None = None
+
+
 @dataclass
 class Packet:
     """Events that are emitted together, and the islands that make them, in the order of execution."""
@@ -202,6 +241,7 @@ class KernelPlan:
     refused: list[RefusedSite] = field(default_factory=list)
     waits: dict[int, int] = field(default_factory=dict)  # islands that only wait: instruction -> scoreboards
     packets: list[Packet] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)
     registers: int = 0
     layout: int = 0
     form: Form = Form.SCHEDULED
@@ -223,7 +263,9 @@ class Plan:
 
     @property
     def placed(self) -> int:
-        return sum(len(k.placed) for k in self.kernels)
+        """Sites that the trace will show, recorded or derived."""
+        values = sum(p.site.value is not None for k in self.kernels for p in k.placed)
+        return sum(len(k.placed) + len(k.derived) for k in self.kernels) - values
 
     @property
     def refused(self) -> int:

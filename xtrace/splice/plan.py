@@ -15,6 +15,7 @@ from xtrace.probe import Site, select, validate
 from .accesses import place_accesses
 from .ahead import place_ahead
 from .chains import chains, reached, single, split
+from .derive import Derivation, derive, settled
 from .model import (
     FILLINGS,
     LAYOUTS,
@@ -37,6 +38,7 @@ from .waits import place_waits
 __all__ = ["plan", "plan_kernel"]
 
 _MAX_RECORDS = 1 << 20
+_MOST_PLANS = 8  # each leaves out what the one before had no room for
 
 
 def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options | None = None) -> Plan:
@@ -64,20 +66,33 @@ def plan(image: Image, kernels: Sequence[Kernel], probes: str, options: Options 
 
 def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     """Plan one kernel. A kernel that cannot be traced at all has every site refused for the same reason."""
+    banned: set[object] | None = set() if options.form is Form.SCHEDULED else None
+    for _ in range(_MOST_PLANS):
+        result, missing = _plan_kernel(a, probes, options, banned)
+        if not missing or banned is None:
+            return result
+        banned |= missing
+    return _plan_kernel(a, probes, options, None)[0]
+
+
+def _plan_kernel(
+    a: KernelAnalysis, probes: str, options: Options, banned: set[object] | None
+) -> tuple[KernelPlan, set[object]]:
+    """A plan, and what must be ``banned`` from derivations next time; None: derive no address."""
     rule = image_rule(options.sample)
     result = KernelPlan(a, registers=a.kernel.registers, layout=options.layout, form=options.form, sample=rule)
     try:
         sites = select(a, probes)
     except Refused as why:  # control flow cannot be known
         result.refused.append(RefusedSite(Site(0, "entry", "entry"), why.what))
-        return result
+        return result, set()
     reason = _kernel_refusal(a) or (refusal(a, rule) if rule else None)
     state = _uniform_state(a)
     if reason is None and state is None:
         reason = "the trace state needs eight uniform registers, two pairs among them, that the kernel never uses"
     if reason is not None or state is None:
         result.refused += [RefusedSite(s, str(reason)) for s in sites]
-        return result
+        return result, set()
     result.state = state
     probed = (
         i for s in sites if s.kind == "record" for i in (s.index, *(s.alternatives if s.access is not None else ()))
@@ -88,10 +103,11 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     if not result.placed:
         result.state = None
         result.refused += [RefusedSite(s, result.refused[0].reason) for s in sites if s.kind != "entry"]
-        return result
+        return result, set()
     _place_exits(result, sites, free)
-    records = _candidates(result, sites, free)
+    records, derivation = _candidates(result, sites, free, banned)
     _form_packets(result, records, free)
+    missing = _number_derived(result, derivation)
     _place_tags(result, free)
     place_waits(result, free)
     for p in _islands(result):
@@ -102,7 +118,17 @@ def plan_kernel(a: KernelAnalysis, probes: str, options: Options) -> KernelPlan:
     if not a.moves_registers:
         result.registers = max(a.kernel.registers, top + 1 + a.isa.reserved_registers)
     result.placed.sort(key=lambda p: p.site.index)
-    return result
+    return result, missing
+
+
+def _number_derived(result: KernelPlan, derivation: Derivation) -> set[object]:
+    """Derived accesses are numbered behind the records. What they lack is returned."""
+    result.derived, missing = settled(result.analysis, derivation, result.records)
+    number = len(result.records)
+    for derived in result.derived:
+        number += 1
+        derived.id = number
+    return missing
 
 
 def _islands(plan: KernelPlan) -> list[PlacedSite]:
@@ -155,8 +181,10 @@ def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
     result.placed.append(PlacedSite(entry, scoreboard=here.scoreboards[0], scratch=scratch, predicate=predicate))
 
 
-def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> list[PlacedSite]:
-    """Records whose clock can be captured, in address order; the others are refused."""
+def _candidates(
+    result: KernelPlan, sites: Sequence[Site], free: FreeFinder, banned: set[object] | None
+) -> tuple[list[PlacedSite], Derivation]:
+    """Records whose clock can be captured, in address order, and what need not be recorded; the others are refused."""
     records = []
     taken = {site.index for site in sites if site.access is None}
     for site in sites:
@@ -181,10 +209,12 @@ def _candidates(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> 
         why = "in this form of probes all lanes store, and each lane has an address of its own"
         result.refused += [RefusedSite(site, site.refusal or why) for site in wanted]
         wanted = []
+    derivation = Derivation() if banned is None else derive(result.analysis, wanted, taken, banned)
+    wanted = [*(site for site in wanted if site.access not in derivation.accesses), *derivation.values]
     accesses, refused = place_accesses(result.analysis, wanted, free, taken)
     records += accesses
     result.refused += refused
-    return sorted(records, key=lambda p: p.site.index)
+    return sorted(records, key=lambda p: p.site.index), derivation
 
 
 def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinder) -> None:

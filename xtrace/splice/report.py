@@ -48,7 +48,7 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
                 "op": ins.opcode,
                 "phase": p.site.phase,
                 "kind": p.site.kind,
-                "probe": "time" if p.site.access is None else "address",
+                "probe": "time" if not p.site.wide else "address" if p.site.value is None else "value",
                 "status": "placed",
                 "reason": "",
                 "loop": None if loop is None else loop.id,
@@ -58,6 +58,28 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
                 "moved": p.moved,
                 "wait": "at once" if p.wait_last else "deferred",
                 **_cost(costs[p.site.index]),
+            }
+        )
+    for d in k.derived:
+        ins = a.instructions[d.site.anchor]
+        loop = a.loop_of(d.site.anchor)
+        rows.append(
+            {
+                "kernel": a.kernel.name,
+                "pc": f"0x{ins.pc:x}",
+                "op": ins.opcode,
+                "phase": d.site.phase,
+                "kind": "derived",
+                "probe": "address",
+                "status": "placed",
+                "reason": "",
+                "loop": None if loop is None else loop.id,
+                "depth": 0 if loop is None else loop.depth,
+                "registers": [],
+                "scoreboard": None,
+                "moved": 0,
+                "wait": "none",
+                **_cost(Cost()),
             }
         )
     for r in k.refused:
@@ -93,6 +115,7 @@ def _kernel(
         "placed": len(k.placed),
         "refused": len(k.refused),
         "records": len(k.records),
+        "derived": len(k.derived),
         "added_words": sum(c.words for c in costs.values()),
         "uniform_registers": [] if k.state is None else a.isa.layout.names(k.state.bits),
         "ring_bytes_per_warp": 0 if k.slot is None else k.slot.ring,

@@ -10,6 +10,7 @@ what came after the last wait, with the other clocks cleared (the *flush*).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.loops import Loop
@@ -17,10 +18,12 @@ from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
-from .chains import Chain, cycles_of, interferes, reached
+from .accesses import address, same_condition
+from .chains import Chain, Event, between, cycles_of, interferes, reached
 from .line import PREPARATION, predicate_bit
-from .model import QUAD_BYTES, Packet, PlacedSite, lead, quads
+from .model import MAX_WORDS, QUAD_BYTES, Packet, PlacedSite, quads
 from .resources import FreeFinder
+from .words import Words
 
 __all__ = ["rotated_packet"]
 
@@ -51,27 +54,58 @@ def rotated_packet(
     loop = a.loop_of(chain.places[0])
     if loop is None or loop.depth != 1 or a.moves_registers or len(chain.places) != len(chain.events):
         return None
-    if any(e.optional or e.record.site.access is not None for e in chain.events):
+    if any(e.optional or e.record.site.value is not None for e in chain.events):
         return None
     waits = [k for k, e in enumerate(chain.events) if e.record.site.phase == "matrix wait"]
-    if len(waits) != 1 or waits[0] == len(chain.events) - 1:
+    found = _at_wait(a, chain, loop, islands) if not waits else (chain, waits[0]) if len(waits) == 1 else None
+    if found is None or found[1] == len(found[0].places) - 1:
         return None
-    turn = _turn(a, chain, loop, waits[0], islands)
+    chain, wait = found
+    turn = _turn(a, chain, loop, wait, islands)
     flush = _flush_place(a, loop, islands)
     if turn is None or flush is None:
         return None
-    needed = quads(len(chain.events))
+    held = _words(chain, turn)
+    if held.count > MAX_WORDS or quads(held.count) > len(chain.events):
+        return None
+    needed = quads(held.count)
     own = free.at(turn.places[0]).unnamed & ((1 << max(free.limit(0), 0)) - 1) & ~reserved
     runs = [d for d in range(0, own.bit_length(), 4) if own >> d & _ALL == _ALL][:needed]
-    behind, election = free.at(flush), _election(a, free, chain, waits[0])
+    behind, election = free.at(flush), _election(a, free, chain, wait)
     if not free.at(turn.places[-1]).scoreboards or not behind.scoreboards or not behind.predicates:
         return None
     if len(runs) < needed or election is None:
         return None
-    islands.add(flush)
+    islands |= {flush, *chain.places}
     lane = behind.predicates[0]
     last = PlacedSite(Site(flush, "matrix wait", "commit"), elect=lane, predicate=lane)
-    return _build(chain, turn, runs, election, last)
+    return _build(a, chain, turn, runs, election, last)
+
+
+def _at_wait(a: KernelAnalysis, chain: Chain, loop: Loop, islands: set[int]) -> tuple[Chain, int] | None:
+    """A chain without a wait for the tensor cores of its own, with a place at the loop's, and the number of that."""
+    inside = (i for n in loop.blocks for i in a.cfg.blocks[n].indices)
+    waits = [i for i in inside if "matrix_wait" in a.instructions[i].tags]
+    if len(waits) != 1 or waits[0] in islands:
+        return None
+    number = sum(place < waits[0] for place in chain.places)
+    places = [*chain.places[:number], waits[0], *chain.places[number:]]
+    gaps = [between(a, p, q, islands) for p, q in pairwise(places)]
+    events = [Event(e.record, e.place + (e.place >= number)) for e in chain.events]
+    known = [gap for gap in gaps if gap is not None]
+    return (Chain(places, known, events), number) if len(known) == len(gaps) else None
+
+
+def _records(chain: Chain, turn: _Turn) -> list[PlacedSite]:
+    """Records in the order in which a rotated packet has them."""
+    by_index = {e.record.site.index: e.record for e in chain.events}
+    return [by_index[i] for i in turn.places if i in by_index]
+
+
+def _words(chain: Chain, turn: _Turn) -> Words:
+    """Every event has a clock of its own."""
+    records = _records(chain, turn)
+    return Words(tuple(k for k, p in enumerate(records) if p.site.wide), tuple(range(len(records))))
 
 
 def _turn(a: KernelAnalysis, chain: Chain, loop: Loop, wait: int, islands: set[int]) -> _Turn | None:
@@ -121,28 +155,50 @@ def _election(a: KernelAnalysis, free: FreeFinder, chain: Chain, wait: int) -> t
     return best
 
 
-def _build(chain: Chain, turn: _Turn, runs: list[int], election: tuple[int, int], flush: PlacedSite) -> Packet:
-    count = len(chain.events)
-    by_index = {e.record.site.index: e.record for e in chain.events}
-    records = [by_index[i] for i in turn.places]
+def _build(
+    a: KernelAnalysis,
+    chain: Chain,
+    turn: _Turn,
+    runs: list[int],
+    election: tuple[int, int],
+    flush: PlacedSite,
+) -> Packet:
+    records, words = _records(chain, turn), _words(chain, turn)
     register = [d + k for d in runs for k in range(4)]
-    skip = lead(count)
+    by_index = {p.site.index: p for p in records}
+    islands = [by_index.get(i) or PlacedSite(Site(i, "matrix wait", "prepare")) for i in turn.places]
+    before = [p for p in records if p in islands[: turn.wrap]]  # of the iteration before
+    clocks, addresses = [], []
     for k, record in enumerate(records):
-        record.capture = register[skip + k]
+        clock, low = words.clock(k), words.address(k)
+        assert clock is not None
+        record.capture = register[clock]
+        clocks.append(register[clock])
+        if low is not None:
+            same_side = before if record in before else records[len(before) :]
+            _read(a, record, register[low], same_side[: same_side.index(record)])
+            addresses += [register[low], register[low] + 1]
     stores = [Store(d, QUAD_BYTES * n, 4) for n, d in enumerate(runs)]
     at, predicate = election
-    packet = Packet(0, records, list(records), [], list(turn.gaps), words=count)
+    packet = Packet(0, records, islands, [], list(turn.gaps), words=words.count)
     packet.registers = sum(_ALL << d for d in runs)
-    packet.tag_register = register[skip + count]
-    packet.tag_island = records[-1]
+    packet.tag_register = register[words.tag]
+    packet.tag_island = islands[-1]
     packet.wrap = turn.wrap
-    packet.carried = tuple(register[skip : skip + turn.wrap])
-    prepares = records[turn.wrap + at]
-    prepares.elect, prepares.cursor = predicate, Cursor(packet.size, count)
-    records[-1].stores, records[-1].predicate = list(stores), predicate
+    packet.carried = (*clocks[: len(before)], *addresses)
+    prepares = islands[turn.wrap + at]
+    prepares.elect, prepares.cursor = predicate, Cursor(packet.size, len(records))
+    islands[-1].stores, islands[-1].predicate = list(stores), predicate
     # The header has counted these events with the packets of the loop, the first of which had fewer.
     flush.cursor = Cursor(packet.size, 0)
-    flush.moves = [(n, 0) for n in register[skip + turn.wrap : skip + count]]
+    flush.moves = [(n, 0) for n in clocks[len(before) :]]
     flush.stores = list(stores)
     packet.flush = flush
     return packet
+
+
+def _read(a: KernelAnalysis, p: PlacedSite, register: int, earlier: list[PlacedSite]) -> None:
+    """Read an address; an access of the same iteration before may tell whether it is made."""
+    telling = (w for w in earlier if w.address and w.address.conditions and same_condition(a, w.site, p.site))
+    p.witness = next(telling, None)
+    p.address = address(a, p, register, certain=p.witness is not None)

@@ -77,7 +77,7 @@ class Words:
 
 def words(events: Sequence[Event], gaps: Sequence[Between]) -> Words:
     """Words of a chain's events; ``gaps[k]`` is what stands between places ``k`` and ``k + 1``."""
-    addresses = tuple(k for k, event in enumerate(events) if event.record.site.access is not None)
+    addresses = tuple(k for k, event in enumerate(events) if event.record.site.wide)
     clocks: list[int] = []
     start = 0  # event that begins the run
     for k in range(len(events)):
@@ -98,7 +98,7 @@ def fits(events: Sequence[Event], gaps: Sequence[Between]) -> bool:
     The header's count of events is completed from the number of quads, so at least as many as quads must happen. An
     optional access would leave two registers unset on the way without it: it has a packet of its own.
     """
-    if len(events) > MAX_EVENTS or any(e.optional and e.record.site.access is not None for e in events):
+    if len(events) > MAX_EVENTS or any(e.optional and e.record.site.wide for e in events):
         return False
     found = words(events, gaps)
     certain = sum(not event.optional for event in events)

@@ -12,6 +12,7 @@ import pandas as pd
 from xtrace.errors import BadInput
 from xtrace.trace.buffer import Records, read_records
 from xtrace.trace.clocks import TimeAxis, Unwrapped, fit, unwrap
+from xtrace.trace.derived import expand
 from xtrace.trace.headers import Headers, read_headers, regions
 from xtrace.trace.layout import KernelLayout, cta_shape, kernel_layout
 from xtrace.trace.packets import Tags, count_events
@@ -85,6 +86,8 @@ def decode(
         raise _no_headers(layout, headers, len(lost), expected)
     if not len(records.site) and layout.sites:
         raise _no_records(layout, headers)
+    recorded, shown = records, expand(records, headers, layout.values, layout.derived)
+    records, headers = shown.records, shown.headers
     unwrapped = unwrap(records, headers)
     axis = fit(headers)
     warps = _warp_table(layout, headers, records, axis, warps_per_cta)
@@ -99,6 +102,8 @@ def decode(
         address=records.address,
     )
     summary = _summary(layout, headers, records, unwrapped, axis, warps)
+    if layout.derived:
+        summary |= {"recorded": len(recorded.site), "derived": shown.derived, "derived_unknown": shown.unknown}
     summary["headless_warps"] = len(lost)
     summary["headless_records"] = count_events(slots, lost, layout.ring, tags)
     summary["slots"] = len(slots) - 1
@@ -213,7 +218,7 @@ def _summary(
     return {
         "kernel": layout.name,
         "demangled": layout.demangled,
-        "sites": len(layout.sites),
+        "sites": len(layout.shown),
         **({"access_sites": layout.accesses} if layout.accesses else {}),
         "warps_ran": len(headers.slot),
         "warps_unfinished": 0,  # part of the file format; warps without an exit are counted as headless
@@ -249,6 +254,7 @@ def _judge(summary: dict[str, Any]) -> None:
         (s["headless_warps"], "{} warps wrote records but no header: they never reached their exit and are not shown"),
         (s["damaged"], "{} slots hold a damaged header and were left out"),
         (s["unknown_sites"], "{} packets have a tag that the map does not know: wrong map, or damaged buffer"),
+        (s.get("derived_unknown", 0), "{} addresses are unknown: the registers that they follow from were overwritten"),
         (s["non_monotonic"], "{} records run backwards in time"),
         (s["warps_without_slot"] or 0, "{} warps had no slot in the buffer and left no trace"),
         (s["warps_never_ran"] or 0, "{} warps of the launch left no header"),

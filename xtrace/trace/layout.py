@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xtrace.errors import BadInput, Unsupported
 from xtrace.sampling import EVERYTHING, Sampling
 from xtrace.trace.packets import MAX_SITES as PACKET_SITES
 from xtrace.trace.packets import MAX_TAG, MAX_WORDS, QUAD, Address, Packet
+from xtrace.trace.terms import Derived, Term
 
 __all__ = [
     "HEADER_BYTES",
@@ -24,9 +25,12 @@ __all__ = [
 
 SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
-SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES)
+SCHEMA_WITH_DERIVED = "xtrace/map/4"
+SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED)
 STORED_SCHEMAS = (*SCHEMAS, "xtrace/map/1")  # of maps inside trace files
 MAX_SITES = 1 << 20
+MAX_TERMS = 64  # of a derived address
+_VALUE: Mapping[str, Any] = {"offset": 0}  # stands for the address of a site that records a value
 MAX_SLACK_BYTES = 512
 MIN_RING_BYTES = 32
 CLOCK_BYTES = 4  # of one event in a packet
@@ -42,6 +46,7 @@ class Site:
     op: str
     pc: int
     access: bool = False  # records the address of the instruction at ``pc``
+    value: bool = False  # records registers that addresses are derived from: not shown
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,25 @@ class KernelSites:
 
     name: str
     demangled: str
-    sites: tuple[Site, ...]
+    sites: tuple[Site, ...]  # record sites
     block: tuple[int, int, int] | None
+    derived: tuple[Derived, ...] = field(default=(), kw_only=True)
+    derived_sites: tuple[Site, ...] = field(default=(), kw_only=True)
+
+    @property
+    def shown(self) -> list[Site]:
+        """Sites that rows of a trace may have."""
+        sites = (site for site in (*self.sites, *self.derived_sites) if not site.value)
+        return sorted(sites, key=lambda site: site.id)
+
+    @property
+    def values(self) -> frozenset[int]:
+        return frozenset(site.id for site in self.sites if site.value)
 
     @property
     def accesses(self) -> list[int]:
-        """Sites that record an address."""
-        return [site.id for site in self.sites if site.access]
+        """Sites with an address, recorded or derived."""
+        return [site.id for site in self.shown if site.access]
 
 
 @dataclass(frozen=True)
@@ -127,6 +144,8 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
         ring=ring,
         packets=packets(entry, [site.id for site in known.sites]),
         sample=Sampling.of_kernel(entry),
+        derived=known.derived,
+        derived_sites=known.derived_sites,
     )
 
 
@@ -138,7 +157,11 @@ def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[Packet, ...
     name, raw = str(entry.get("name"))[:200], entry.get("packets")
     if not isinstance(raw, list) or not all(isinstance(item, Mapping) for item in raw):
         raise _malformed(f"kernel {name}: 'packets' is not a list of objects")
-    recorded = {s.get("id"): s.get("address") for s in entry["sites"] if s.get("probe") == "address"}
+    recorded = {
+        s.get("id"): _VALUE if s["probe"] == "value" else s.get("address")
+        for s in entry["sites"]
+        if s.get("probe") in ("address", "value")
+    }
     out: dict[int, Packet] = {}
     left = set(ids)
     for item in raw:
@@ -173,10 +196,11 @@ def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> 
         offset, witness = (claim.get("offset"), claim.get("made_with")) if isinstance(claim, Mapping) else (None, None)
         if type(offset) is not int or not -(1 << 31) <= offset < 1 << 31:
             raise _malformed(f"{what}: the address of site {n} has no offset")
-        telling = [numbers[k] for k, x in enumerate(addresses) if x.made_with is None]
+        telling = [numbers[k] for k, x in enumerate(addresses) if x.made_with is None and not x.value]
         if witness is not None and witness not in telling:
             raise _malformed(f"{what}: site {n} is made with no earlier access of the packet that tells for itself")
-        addresses.append(Address(sites.index(n), offset, None if witness is None else numbers.index(witness)))
+        made_with = None if witness is None else numbers.index(witness)
+        addresses.append(Address(sites.index(n), offset, made_with, claim is _VALUE))
     packet = Packet(tag, tuple(sites), tuple(addresses), tuple(sites.index(n) for n in clocks))
     if packet.words > MAX_WORDS:
         raise _malformed(f"{what} has more than {MAX_WORDS} words")
@@ -227,12 +251,43 @@ def _kernel_sites(entry: Mapping[str, Any]) -> KernelSites:
     if not isinstance(slot, Mapping):
         raise _malformed(f"kernel {name}: no 'slot'")
     block = entry.get("block")
+    sites = _sites(entry, name)
+    derived, derived_sites = _derived(entry, sites, name)
     return KernelSites(
         name=name,
         demangled=demangled or name,
-        sites=_sites(entry, name),
+        sites=sites,
         block=None if block is None else cta_shape(block, "the map's block", 1024),
+        derived=derived,
+        derived_sites=derived_sites,
     )
+
+
+def _derived(
+    entry: Mapping[str, Any], sites: tuple[Site, ...], name: str
+) -> tuple[tuple[Derived, ...], tuple[Site, ...]]:
+    raw = entry.get("derived", [])
+    if not isinstance(raw, list) or len(raw) > MAX_SITES:
+        raise _malformed(f"kernel {name}: 'derived' is not a list of at most {MAX_SITES}")
+    leaders, values = {s.id for s in sites if s.access}, {s.id for s in sites if s.value}
+    shown = _sites({"sites": raw}, name)
+    if {s.id for s in shown} & {s.id for s in sites}:
+        raise _malformed(f"kernel {name}: a derived access has the number of a record site")
+    found = []
+    for item in raw:
+        terms, offset = item.get("terms"), item.get("offset")
+        if item.get("from") not in leaders or not isinstance(terms, list) or len(terms) > MAX_TERMS:
+            raise _malformed(f"kernel {name}: derived access {item.get('id')} follows from no recorded one")
+        if not all(isinstance(t, Mapping) and t.get("site") in values for t in terms):
+            raise _malformed(f"kernel {name}: derived access {item['id']} needs what no site records")
+        numbers = (offset, *(t.get("times") for t in terms))
+        if not all(type(n) is int and -(1 << 63) <= n < 1 << 63 for n in numbers):
+            raise _malformed(f"kernel {name}: derived access {item['id']} has a number of more than 64 bits")
+        if not all(t.get("part") in ("pair", "low", "high") and type(t.get("signed")) is bool for t in terms):
+            raise _malformed(f"kernel {name}: a term of derived access {item['id']} has no part or sign")
+        parts = tuple(Term(t["site"], t["part"], t["signed"], t["times"]) for t in terms)
+        found.append(Derived(item["id"], item["from"], item["offset"], parts))
+    return tuple(found), tuple(replace(site, access=True) for site in shown)
 
 
 def _sites(entry: Mapping[str, Any], name: str) -> tuple[Site, ...]:
@@ -253,7 +308,8 @@ def _sites(entry: Mapping[str, Any], name: str) -> tuple[Site, ...]:
             raise _malformed(f"kernel {name}: site {number} has no valid 'pc'")
         if not isinstance(op, str) or not isinstance(phase, str):
             raise _malformed(f"kernel {name}: site {number} needs texts 'op' and 'phase'")
-        sites[number] = Site(number, phase, op, pc, item.get("probe") == "address")
+        probe = item.get("probe")
+        sites[number] = Site(number, phase, op, pc, probe == "address", probe == "value")
     return tuple(sites[number] for number in sorted(sites))
 
 

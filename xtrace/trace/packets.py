@@ -64,6 +64,7 @@ class Address(NamedTuple):
     event: int  # number in the packet
     offset: int  # to be added to what is stored
     made_with: int | None = None  # address of the packet (by number) whose high half tells whether the access was made
+    value: bool = False  # no address, but two registers that other addresses are derived from
 
 
 class Packet(NamedTuple):
@@ -95,7 +96,7 @@ class Tags:
     sites: Array
     clock_at: Array
     address_at: Array  # low half; 0: no address
-    made_at: Array  # word that is 0 if the access was not made
+    made_at: Array  # word that is 0 if the access was not made; the tag, which never is, for values
     offset: Array  # u64
 
     @classmethod
@@ -113,7 +114,8 @@ class Tags:
                 clock = len(own) - next(n for n, k in enumerate(own) if k >= event)
                 if event in place:
                     n, x = place[event], packet.addresses[place[event]]
-                    rows.append((site, clock, low[n], low[n if x.made_with is None else x.made_with] - 1, x.offset))
+                    made = low[n if x.made_with is None else x.made_with] - 1
+                    rows.append((site, clock, low[n], 0 if x.value else made, x.offset))
                 else:
                     rows.append((site, clock, 0, 0, 0))
         sites, clock_at, address_at, made_at, offset = np.array(rows, np.int64).reshape(-1, 5).T

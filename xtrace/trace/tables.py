@@ -76,16 +76,16 @@ def event_table(
     address: Array,
 ) -> pd.DataFrame:
     """The events frame from per-record columns; ``warp`` is the row in ``warps``, ``site`` the site id."""
-    ids = np.array([s.id for s in layout.sites], dtype=np.int64)
+    ids = np.array([s.id for s in layout.shown], dtype=np.int64)
     known = np.zeros(len(site), dtype=bool)
     index = np.full(len(site), len(ids), dtype=np.int64)
     if len(ids):
         found = np.minimum(np.searchsorted(ids, site), len(ids) - 1)
         known = ids[found] == site
         index = np.where(known, found, len(ids))
-    phases = list(dict.fromkeys([s.phase for s in layout.sites]))
-    ops = list(dict.fromkeys([s.op for s in layout.sites]))
-    pcs = np.array([*(s.pc for s in layout.sites), -1], dtype=np.int32)
+    phases = list(dict.fromkeys([s.phase for s in layout.shown]))
+    ops = list(dict.fromkeys([s.op for s in layout.shown]))
+    pcs = np.array([*(s.pc for s in layout.shown), -1], dtype=np.int32)
     columns = {name: warps[name].to_numpy()[warp] for name in ("cta", "warp", "slot", "sm")}
     return pd.DataFrame(
         {
@@ -95,8 +95,8 @@ def event_table(
             "slot": columns["slot"],
             "seq": seq.astype(np.uint32),
             "site": site.astype(np.uint32),
-            "phase": _categories([s.phase for s in layout.sites], phases, index),
-            "op": _categories([s.op for s in layout.sites], ops, index),
+            "phase": _categories([s.phase for s in layout.shown], phases, index),
+            "op": _categories([s.op for s in layout.shown], ops, index),
             "pc": pcs[index],
             "clock": clock,
             "t_ns": t_ns,

@@ -17,7 +17,7 @@ from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import Warp
 from xtrace.verify.pair import Pair
 
-__all__ = ["Access", "accesses_of", "read_registers", "register_bits", "written"]
+__all__ = ["Access", "access_at", "accesses_of", "read_registers", "register_bits", "written"]
 
 _EFFECTS = Promise.EFFECTS
 _PAIR = re.compile(r"(?:desc\[UR\d+\])?\[R(\d+)\.64(?:\+(-?0x[0-9a-f]+))?\]")
@@ -67,9 +67,9 @@ def written(ins: Instruction, layout: Any) -> int:
 def accesses_of(pair: Pair) -> dict[int, Access] | None:
     """Accesses by site number; None after a finding."""
     found: dict[int, Access] = {}
-    sites = [s for s in (pair.claim or {}).get("sites") or () if s.get("probe", "time") == "address"]
+    sites = [s for s in (pair.claim or {}).get("sites") or () if s.get("probe", "time") in ("address", "value")]
     for site in sites:
-        access = _access(pair, site)
+        access = access_at(pair, site)
         if isinstance(access, str):
             pair.fail(_EFFECTS, f"map: site {site.get('id')} {access}")
             return None
@@ -82,7 +82,23 @@ def accesses_of(pair: Pair) -> dict[int, Access] | None:
     return found
 
 
-def _access(pair: Pair, site: Mapping[str, Any]) -> Access | str:
+def _value(pair: Pair, site: Mapping[str, Any]) -> Access | str:
+    """Registers that are recorded for themselves are like an address that every lane uses."""
+    claim, at = site.get("value"), site.get("at")
+    registers = claim.get("registers") if isinstance(claim, Mapping) else None
+    if not isinstance(registers, list) or len(registers) not in (1, 2) or type(site.get("id")) is not int:
+        return "has no registers or number"
+    if not all(isinstance(r, str) and re.fullmatch(r"R(\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-4])", r) for r in registers):
+        return "is a value of something that is no general register"
+    if at != site["pc"] or at % pair.word_bytes or not 0 <= at // pair.word_bytes < len(pair.original.code):
+        return "stands at no instruction"
+    return Access(at // pair.word_bytes, (tuple(registers),), (), 0, None)
+
+
+def access_at(pair: Pair, site: Mapping[str, Any]) -> Access | str:
+    """The access or value that a site of the map claims to be, or what is wrong with that."""
+    if site.get("probe") == "value":
+        return _value(pair, site)
     code, size = pair.original.code, pair.word_bytes
     claim, pc, at = site.get("address"), site["pc"], site.get("at")
     if not isinstance(claim, Mapping) or type(site.get("id")) is not int or type(at) is not int:
@@ -155,4 +171,4 @@ def read_registers(pair: Pair) -> dict[int, int]:
 
 
 def _maybe(pair: Pair, site: Mapping[str, Any]) -> Access | str:
-    return _access(pair, site) if site.get("probe", "time") == "address" else "none"
+    return access_at(pair, site) if site.get("probe", "time") in ("address", "value") else "none"

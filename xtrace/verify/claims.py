@@ -10,6 +10,7 @@ __all__ = ["SCHEMA", "kernel_claims"]
 
 SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
+SCHEMA_WITH_DERIVED = "xtrace/map/4"
 _MAX_ITEMS = 1 << 20
 _MAX_EVENTS = 15  # of one packet
 _HINT = "give the .map.json that was written together with the traced image"
@@ -51,13 +52,26 @@ def _packets(entry: dict[str, Any], label: str) -> None:
             _number(site, "site of a packet")
 
 
+def _derived(entry: dict[str, Any], label: str) -> None:
+    for site in _list(entry, "derived", label):
+        for key in ("id", "pc", "at", "from"):
+            _number(_dict(site, "a derived access").get(key), f"{key} of a derived access")
+        for term in _list(site, "terms", "a derived access"):
+            _number(_dict(term, "a term").get("site"), "site of a term")
+            if term.get("part") not in ("pair", "low", "high") or type(term.get("signed")) is not bool:
+                raise _bad(f"a term of {label} has no part or sign")
+        for number in (site.get("offset"), *(term.get("times") for term in site.get("terms") or ())):
+            if type(number) is not int or not -(1 << 63) <= number < 1 << 63:
+                raise _bad(f"a derived access of {label} has a number of more than 64 bits")
+
+
 def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
     """Entries of a map by mangled kernel name, with the types that the checks rely on.
 
     Raises ``BadInput`` XT4001 when the document is not a trace map.
     """
     top = _dict(document, "the document")
-    if top.get("schema") not in (SCHEMA, SCHEMA_WITH_ADDRESSES):
+    if top.get("schema") not in (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED):
         raise _bad(f"schema is {str(top.get('schema'))[:40]!r}, expected {SCHEMA!r}")
     for side in ("input", "output"):
         if not isinstance(_dict(top.get(side), side).get("sha256"), str):
@@ -77,6 +91,7 @@ def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
         for patch in _list(entry, "patches", label):
             _number(_dict(patch, "a patch").get("offset"), "offset of a patch")
         _packets(entry, label)
+        _derived(entry, label)
         if entry.get("copy") is not None:
             for key in ("pc", "words"):
                 _number(_dict(entry["copy"], f"copy of {label}").get(key), f"{key} of the copy")

@@ -7,7 +7,7 @@ set); and a dry run on made-up launches, which checks where each store would go 
 from __future__ import annotations
 
 from xtrace.isa.model import Flow, Instruction
-from xtrace.verify import copies, dryrun, sampled
+from xtrace.verify import copies, derived, dryrun, sampled
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import MNEMONICS
 from xtrace.verify.forms import misaligned
@@ -45,6 +45,7 @@ def check(pair: Pair) -> dict[int, int]:
     sampled.check(pair)
     if patches is None or pair.findings.failed(_EFFECTS, pair.name):
         return {}
+    derived.check(pair)
     return dryrun.check(pair, patches)
 
 

@@ -16,7 +16,7 @@ from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.frames import stack_slots
 from xtrace.verify.program import Program
 
-__all__ = ["parted"]
+__all__ = ["parted", "together"]
 
 _THREAD = re.compile(r"SR_(TID|LANEID|\w+MASK)\b")
 _BROADCAST = re.compile(r"SHFL\.IDX (?:PT|P\d), R\d+, R(?:\d+|Z), (R\d+|RZ|0x[0-9a-f]+), 0x1f\b")
@@ -55,17 +55,27 @@ def parted(program: Program, busy: Set[int]) -> list[bool]:
 
     ``busy`` are the instructions in front of which probes do something: who passes one does not merely wait.
     """
+    return [state is None or state.parted for state in _states(program, busy)]
+
+
+def together(program: Program, busy: Set[int]) -> list[bool]:
+    """Before each instruction, whether all lanes of the warp that have not ended are here."""
+    return [state is not None and not state.parted and not state.inside for state in _states(program, busy)]
+
+
+def _states(program: Program, busy: Set[int]) -> list[_State | None]:
+    """What is known before each instruction; None where control does not get."""
     flow = _Flow(program, busy)
     blocks = program.blocks()
     number = {block.start: n for n, block in enumerate(blocks)}
     before: dict[int, _State] = {program.block_of[i]: _State() for i in program.entries}
     work = sorted(before)
-    result = [True] * len(program.code)
+    result: list[_State | None] = [None] * len(program.code)
     while work:
         n = work.pop(0)
         block, state = blocks[n], before[n]
         for i in block:
-            result[i] = state.parted
+            result[i] = state
             state = flow.step(i, state)
             if i != block[-1] and program.code[i].flow is not Flow.FALL:  # a branch to the next instruction parts too
                 state = flow.edge(i, i + 1, state)

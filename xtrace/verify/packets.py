@@ -31,6 +31,8 @@ class Packet:
     listed: tuple[int, ...] | None = None  # events with a clock of their own; None: all
     made_with: tuple[int | None, ...] = ()  # for each address: the event that tells whether the access was made
     flush: int | None = None  # original instruction before which it is stored once more, with what is left of a loop
+    values: frozenset[int] = frozenset()  # events of addresses that are registers recorded for themselves
+    halves: frozenset[int] = frozenset()  # of these, one register alone
 
     @cached_property
     def clocks(self) -> tuple[int, ...]:
@@ -65,7 +67,12 @@ class Word(NamedTuple):
 def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] | str:
     """The map's packets by tag; a string says what is wrong with them."""
     ids = {site.get("id"): site.get("at", site["pc"]) // word_bytes for site in claim.get("sites") or ()}
-    recorded = {s.get("id"): s.get("address") for s in claim.get("sites") or () if s.get("probe", "time") == "address"}
+    recorded: dict[Any, Mapping[str, Any]] = {
+        s.get("id"): {} if s["probe"] == "value" else s.get("address")
+        for s in claim.get("sites") or ()
+        if s.get("probe", "time") in ("address", "value")
+    }
+    values = {s.get("id"): s for s in claim.get("sites") or () if s.get("probe", "time") == "value"}
     if any(type(n) not in (int, type(None)) for n in ids):
         return "map names a site by something that is no number"
     wanted = [s.get("id") for s in claim.get("sites") or () if s.get("id") is not None]
@@ -78,7 +85,7 @@ def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] |
             return f"map has two packets with the tag {item['tag']}"
         if stray := [n for n in item["sites"] if n not in ids]:
             return f"packet {item['tag']} has site number {stray[0]}, which the map does not have"
-        packet = _packet(item, ids, recorded, word_bytes)
+        packet = _packet(item, ids, recorded, values, word_bytes)
         if isinstance(packet, str):
             return f"packet {item['tag']} {packet}"
         packets[item["tag"]] = packet
@@ -91,7 +98,11 @@ def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] |
 
 
 def _packet(
-    item: Mapping[str, Any], ids: Mapping[Any, int], recorded: Mapping[Any, Mapping[str, Any]], word_bytes: int
+    item: Mapping[str, Any],
+    ids: Mapping[Any, int],
+    recorded: Mapping[Any, Mapping[str, Any]],
+    values: Mapping[Any, Mapping[str, Any]],
+    word_bytes: int,
 ) -> Packet | str:
     sites, flush = item["sites"], item.get("flush")
     addresses, clocks = item.get("addresses", []), item.get("clocks", sites)
@@ -100,11 +111,14 @@ def _packet(
     if clocks != [n for n in sites if n in clocks] or clocks[-1:] != sites[-1:]:
         return "does not list clocks of its sites in order, up to the last one"
     witnesses = [recorded[n].get("made_with") for n in addresses]
-    telling = [[n for n, w in zip(addresses[:k], witnesses, strict=False) if w is None] for k in range(len(addresses))]
+    telling = [
+        [n for n, w in zip(addresses[:k], witnesses, strict=False) if w is None and n not in values]
+        for k in range(len(addresses))
+    ]
     if any(w is not None and w not in earlier for w, earlier in zip(witnesses, telling, strict=True)):
         return "has an access that is made with none before it that tells for itself"
-    if flush is not None and (type(flush) is not int or flush % word_bytes or addresses):
-        return f"is said to be flushed at {flush!r}, which is no instruction, or no place for addresses"
+    if flush is not None and (type(flush) is not int or flush % word_bytes):
+        return f"is said to be flushed at {flush!r}, which is no instruction"
     return Packet(
         item["tag"],
         tuple(ids[n] for n in sites),
@@ -112,6 +126,8 @@ def _packet(
         tuple(sites.index(n) for n in clocks) if "clocks" in item else None,
         tuple(None if w is None else addresses.index(w) for w in witnesses),
         None if flush is None else flush // word_bytes,
+        frozenset(sites.index(n) for n in addresses if n in values),
+        frozenset(sites.index(n) for n in addresses if n in values and len(values[n]["value"]["registers"]) == 1),
     )
 
 
@@ -227,10 +243,12 @@ class Ring:
             words = [self.slot.get(place - 4 - 4 * (packet.address_word(n) - half)) for half in (0, 1)]
             low, high = (None if word is None else word.value for word in words)
             value, accessed = made[packet.sites[event]].pop()
-            shown = bool(high) if witness is None else done[witness]
+            shown = event in packet.values or (bool(high) if witness is None else done[witness])
             done.append(shown)
             if shown is not accessed:
                 return f"event {event} of packet {packet.tag} tells wrongly whether the access was made"
+            if event in packet.halves:
+                high = value >> 32
             if accessed and (low, high) != (value & 0xFFFFFFFF, value >> 32):
                 return f"event {event} of packet {packet.tag} is not the address of its access"
             if not all(word is not None and word.one_lane for word in words):
@@ -242,6 +260,7 @@ class Ring:
         total = packet.size // 4
         lead, pad = total - packet.words - 1, total - len(packet.clocks) - 2
         unused = {*range(lead), *([pad] if packet.addresses and len(packet.clocks) % 2 == 0 else [])}
+        unused |= {lead + 2 * n + 1 for n, event in enumerate(packet.addresses) if event in packet.halves}
         for n in range(total):
             word = self.slot.get(place - packet.size + 4 * n)
             if word is not None:

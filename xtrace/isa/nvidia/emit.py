@@ -112,6 +112,7 @@ class Address(NamedTuple):
     after: int  # cycles behind the start of the island until all these have arrived
     wait: int  # scoreboards that the kernel's instruction behind the island waits for too
     settle: bool  # that instruction overwrites one of these registers, perhaps before a move at its side has read it
+    words: tuple[int, int | None] | None = None  # instead of all these: any two registers, or one
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +271,14 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
 
 def _address_ops(address: Address) -> list[Op]:
     low = address.register
-    if address.uniform is not None:
+    rest: list[int] = []
+    if address.words is not None:
+        first, second = address.words
+        if first % 2 == 0 and second == first + 1:
+            ops = [e.mov_pair(low, first)]
+        else:
+            ops = [e.mov(low, first), *([] if second is None else [e.mov(low + 1, second)])]
+    elif address.uniform is not None:
         ops = [e.mov_uniform(low, address.uniform), e.mov_uniform(low + 1, address.uniform + 1)]
         ops += [] if address.base is None else [e.add_to_pair(low, address.base)]
         rest = [low + 1] * len(address.conditions)

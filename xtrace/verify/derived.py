@@ -1,0 +1,215 @@
+"""Addresses that are not recorded: what the map says they follow from must be so, on every way through the kernel.
+
+The difference between an access's address and what a reader will compute is a sum of registers and of recorded words.
+It is followed backwards from the access, against all ways that lead there: arithmetic is put in its place
+(:mod:`xtrace.verify.sums`), and a recorded word becomes the register that it is a copy of, at the latest place before
+where it is recorded. The sum must vanish before the kernel begins, or before anything is met that is no sum. What is
+left of a word that was never recorded does not matter: there the reader knows that it knows nothing.
+
+Besides, leader and words must be one lane's (:mod:`xtrace.verify.lanes`), and the leader's access be made by just the
+lanes that make the derived one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xtrace.isa.model import Flow
+from xtrace.verify.accesses import Access, access_at, written
+from xtrace.verify.certificate import Promise
+from xtrace.verify.lanes import together
+from xtrace.verify.pair import Pair
+from xtrace.verify.sums import ONE, Lost, Sum, Variable, add, before
+
+__all__ = ["check"]
+
+_EFFECTS = Promise.EFFECTS
+_MOST_SUMS = 4096  # that one derived address may lead to
+_HIGH = 1 << 32
+
+
+def check(pair: Pair) -> None:
+    """All derived accesses of one kernel."""
+    claims = (pair.claim or {}).get("derived") or ()
+    if not claims:
+        return
+    recorded = _recorded(pair)
+    numbers = [s.get("id") for s in (*pair.claim.get("sites", ()), *claims) if s.get("id") is not None]  # type: ignore[union-attr]
+    if len(numbers) != len(set(numbers)):
+        pair.fail(_EFFECTS, "map gives a derived access the number of another site")
+        return
+    if pair.original.unknown:
+        pair.skip(_EFFECTS, "the kernel jumps through a register: derived addresses cannot be followed")
+        return
+    busy = {i for i, island in pair.align.islands() if any(not pair.output.code[j].never for j in island)}
+    whole = together(pair.original, busy)
+    for claim in claims:
+        if why := _wrong(pair, claim, recorded, whole):
+            pair.fail(_EFFECTS, f"map: derived access {claim['id']} {why}")
+
+
+def _recorded(pair: Pair) -> dict[int, tuple[Access, Mapping[str, Any]]]:
+    found: dict[int, tuple[Access, Mapping[str, Any]]] = {}
+    for site in (pair.claim or {}).get("sites") or ():
+        access = access_at(pair, site) if site.get("probe", "time") in ("address", "value") else None
+        if isinstance(access, Access):
+            found[site["id"]] = access, site
+    return found
+
+
+def _wrong(
+    pair: Pair, claim: Mapping[str, Any], recorded: Mapping[int, tuple[Access, Mapping[str, Any]]], whole: list[bool]
+) -> str:
+    address = {**claim["address"], "made_with": None} if isinstance(claim.get("address"), Mapping) else None
+    access = access_at(pair, {**claim, "address": address, "probe": "address"})
+    if isinstance(access, str):
+        return access
+    if claim["from"] not in recorded or recorded[claim["from"]][1]["probe"] != "address":
+        return f"follows from site {claim['from']}, which is no recorded access"
+    leader, site = recorded[claim["from"]]
+    index, size = claim["pc"] // pair.word_bytes, pair.word_bytes
+    if why := _condition(pair, access, index, leader, site["pc"] // size):
+        return why
+    values: dict[int, Access] = {}
+    for term in claim.get("terms") or ():
+        found = recorded.get(term["site"])
+        if found is None or found[1]["probe"] != "value":
+            return f"has a term of site {term['site']}, which records no value"
+        if term["part"] != "low" and len(found[0].terms[0]) != 2:
+            return f"has a term of a word that site {term['site']} does not record"
+        values[term["site"]] = found[0]
+    if why := _one_lane(pair, leader, values, whole):
+        return why
+    total = _difference(access, leader, site, claim)
+    words = {("leader", k): (leader.at, name) for k, name in enumerate(leader.terms[0])}
+    words |= {(str(n), k): (value.at, name) for n, value in values.items() for k, name in enumerate(value.terms[0])}
+    return _vanishes(pair, total, access.at, {_name(*key): place for key, place in words.items()})
+
+
+def _condition(pair: Pair, access: Access, index: int, leader: Access, leads: int) -> str:
+    """The leader's record is in the same run of the same block, with the same predicates."""
+    block_of, layout = pair.original.block_of, pair.isa.layout
+    if block_of[index] != block_of[leads] or len(leader.terms) != 1 or len(leader.terms[0]) != 2:
+        return "follows from an access of another block, or from one that has no register pair"
+    if not max(leads, leader.at) <= access.at or len(access.terms) != 1:
+        return "is computed before its leader is recorded"
+    if access.conditions != leader.conditions:
+        return "is made under another condition than the one that it follows from"
+    predicates = {c.lstrip("!") for c in access.conditions}
+    first, last = sorted((index, leads))
+    for i in range(first, max(last, leader.at)):
+        if predicates & set(layout.names(written(pair.original.code[i], layout))):
+            return "is made under a condition that changes between it and the one that it follows from"
+    return ""
+
+
+def _one_lane(pair: Pair, leader: Access, values: Mapping[int, Access], whole: list[bool]) -> str:
+    """All are recorded by the one lane that is elected of all: together, and none ends in between."""
+    program = pair.original
+    if not all(whole[x.at] for x in (leader, *values.values())):
+        return "follows from what several lane groups of a warp may record"
+    ends = [i for i, ins in enumerate(program.code) if ins.flow is Flow.EXIT and ins.conditional]
+    to_leader = _reach(program.pred, leader.at)
+    for number, value in values.items():
+        if value.at > leader.at and program.block_of[value.at] == program.block_of[leader.at]:
+            return f"follows from site {number}, which is recorded behind its leader"
+        behind = _reach(program.succ, value.at)
+        if any(i in behind and i in to_leader for i in ends):
+            return f"follows from site {number}, but lanes may end before the access"
+    return ""
+
+
+def _reach(edges: list[list[int]], start: int) -> set[int]:
+    found: set[int] = set()
+    work = list(edges[start])
+    while work:
+        i = work.pop()
+        if i not in found:
+            found.add(i)
+            work += edges[i]
+    return found
+
+
+def _name(of: str, word: int) -> str:
+    return f"word {word} of {of}"
+
+
+def _difference(access: Access, leader: Access, site: Mapping[str, Any], claim: Mapping[str, Any]) -> Sum:
+    """The address less what a reader computes; 0 if the map is right."""
+    low, high = access.terms[0]
+    parts: list[tuple[int, Sum]] = [(1, {low: 1, high: _HIGH}), (access.offset, {ONE: 1})]
+    parts += [(-1, {_name("leader", 0): 1, _name("leader", 1): _HIGH}), (-leader.offset - claim["offset"], {ONE: 1})]
+    for term in claim.get("terms") or ():
+        words: tuple[Variable, Variable] = _name(str(term["site"]), 0), _name(str(term["site"]), 1)
+        if term["part"] == "pair":
+            value: Sum = {words[0]: 1, words[1]: _HIGH}
+        else:
+            word = words[term["part"] == "high"]
+            assert isinstance(word, str)
+            value = {word: 1, **({(word, 1): -_HIGH} if term["signed"] else {})}
+        parts.append((-term["times"], value))
+    return add(*parts)
+
+
+def _vanishes(pair: Pair, total: Sum, at: int, words: Mapping[str, tuple[int, str]]) -> str:
+    """Follow a sum back from behind the island at ``at``; empty if it is 0 on every way."""
+    program = pair.original
+    blocks = program.blocks()
+    recorded: dict[int, dict[str, str]] = {}
+    for word, (place, register) in words.items():
+        recorded.setdefault(place, {})[word] = register
+    seen: set[tuple[int, frozenset[tuple[Variable, int]]]] = set()
+    work: list[tuple[int, Sum]] = [(at, total)]  # what must be 0 when control stands behind the island before ``at``
+    while work:
+        i, here = work.pop()
+        first = blocks[program.block_of[i]].start
+        while here:
+            here = _copied(here, recorded.get(i, {}))
+            if not here or i == first:
+                break
+            i -= 1
+            try:
+                here, *others = _behind(pair, here, i)
+            except Lost:
+                return _lost(pair, i)
+            work += [(i, other) for other in others]
+        if not here or (first, key := frozenset(here.items())) in seen:
+            continue
+        seen.add((first, key))
+        if len(seen) > _MOST_SUMS:
+            return "follows from too many sums to check"
+        if first in program.entries and not any(_word(v) in words for v in here):
+            return "is another number than what is recorded makes it"
+        for p in program.pred[first]:
+            try:
+                work += [(p, x) for x in _behind(pair, here, p)]
+            except Lost:
+                return _lost(pair, p)
+    return ""
+
+
+def _behind(pair: Pair, total: Sum, i: int) -> list[dict[Variable, int]]:
+    ins, layout = pair.original.code[i], pair.isa.layout
+    changed = layout.everything if ins.opaque else written(ins, layout)
+    return before(total, ins, set(layout.names(changed)))
+
+
+def _lost(pair: Pair, i: int) -> str:
+    ins = pair.original.code[i]
+    return f"does not follow from what is recorded: {ins.text} at {ins.pc:#x} writes what is left of it"
+
+
+def _word(variable: Variable) -> str:
+    return variable if isinstance(variable, str) else variable[0]
+
+
+def _copied(total: Sum, copies: Mapping[str, str]) -> Sum:
+    """Recorded words as the registers that they are copies of."""
+    if not copies or not any(_word(v) in copies for v in total):
+        return total
+    out: list[tuple[int, Sum]] = []
+    for variable, factor in total.items():
+        name = copies.get(_word(variable), _word(variable))
+        out.append((factor, {name if isinstance(variable, str) else (name, variable[1]): 1}))
+    return add(*out)
