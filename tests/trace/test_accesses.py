@@ -59,6 +59,7 @@ def test_every_address_is_the_one_that_the_access_had(name: str, spec: str) -> N
     trace_map, seen = runs(name, spec)
     entry = trace_map["kernels"][0]
     sites = {s["id"]: s for s in entry["sites"] if s["probe"] == "address"}
+    derived = {s["id"]: s["from"] for s in entry.get("derived", [])}
     assert sites
     made = missed = 0
     for ring in seen:
@@ -66,7 +67,12 @@ def test_every_address_is_the_one_that_the_access_had(name: str, spec: str) -> N
             continue
         tables = decode(buffer_of(entry, ring), trace_map, entry["name"])
         wanted = {n: ring.accesses.get(s["at"] // 16, []) for n, s in sites.items()}
+        counts = tables.events["site"].value_counts()
+        unknown = sum(counts.get(leader, 0) - counts.get(number, 0) for number, leader in derived.items())
+        assert unknown == tables.summary.get("derived_unknown", 0)
         for number, rows in tables.events.groupby("site"):
+            if number in derived:
+                continue
             if number not in sites:
                 assert not rows["address"].any()
                 continue
@@ -87,15 +93,17 @@ def test_accesses_interrupt_no_phase_and_share_the_clock_of_their_run() -> None:
     entry = trace_map["kernels"][0]
     ring = max((r for r in seen if r.slot), key=lambda r: len(r.accesses))
     tables = decode(buffer_of(entry, ring), trace_map, entry["name"])
-    numbers = [s["id"] for s in entry["sites"] if s["probe"] == "address"]
+    numbers = [s["id"] for s in (*entry["sites"], *entry["derived"]) if s.get("probe", "address") == "address"]
     assert set(tables.summary["access_sites"]) == set(numbers)
     others = tables.events[~tables.events["site"].isin(numbers)]
     table = spans(tables)
     assert table["site"][table["site"] > 0].tolist() == others["site"].tolist()
     assert table["certain"].all() or tables.summary["dropped"]
     shown = set(tables.events["site"])
-    packet = next(p for p in entry["packets"] if len(p.get("addresses", [])) > 2 and shown >= set(p["sites"]))
-    rows = tables.events[tables.events["site"].isin(packet["addresses"])]
+    values = {s["id"] for s in entry["sites"] if s["probe"] == "value"}
+    packets = ({*p.get("addresses", [])} - values for p in entry["packets"])
+    recorded = next(p for p in packets if len(p) > 2 and shown >= p)
+    rows = tables.events[tables.events["site"].isin(recorded)]
     assert rows["clock"].nunique() < len(rows)
     assert rows["clock"].is_monotonic_increasing
 

@@ -111,7 +111,7 @@ def _at(a: KernelAnalysis, at: Site, index: int, free: FreeFinder) -> _Reading |
     late = _latency(a, index, reader)
     # A scoreboard is needed where the packet is stored, most often near: rather a place that has one.
     # An access soon, a value late: next to the accesses that are derived from it.
-    away = index - at.index if at.value is None else max(at.index, *at.alternatives[-1:]) - index
+    away = index - at.index if at.value is None else (at.index, *at.alternatives)[-1] - index
     cost = _CYCLE * (late + bool(wait)) + _NO_SCOREBOARD * (not free.at(index).scoreboards) + away
     return _Reading(index, late, wait, cost)
 

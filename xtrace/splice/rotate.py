@@ -84,6 +84,8 @@ def rotated_packet(
 
 def _at_wait(a: KernelAnalysis, chain: Chain, loop: Loop, islands: set[int]) -> tuple[Chain, int] | None:
     """A chain without a wait for the tensor cores of its own, with a place at the loop's, and the number of that."""
+    if not any(e.record.site.wide for e in chain.events):
+        return None  # nothing to be gained: its stores do not stand amid copies
     inside = (i for n in loop.blocks for i in a.cfg.blocks[n].indices)
     waits = [i for i in inside if "matrix_wait" in a.instructions[i].tags]
     if len(waits) != 1 or waits[0] in islands:

@@ -20,9 +20,10 @@ from xtrace.verify.accesses import Access, access_at, written
 from xtrace.verify.certificate import Promise
 from xtrace.verify.lanes import together
 from xtrace.verify.pair import Pair
+from xtrace.verify.replay import Recorded, replay
 from xtrace.verify.sums import ONE, Lost, Sum, Variable, add, before
 
-__all__ = ["check"]
+__all__ = ["check", "recorded_sites"]
 
 _EFFECTS = Promise.EFFECTS
 _MOST_SUMS = 4096  # that one derived address may lead to
@@ -34,7 +35,7 @@ def check(pair: Pair) -> None:
     claims = (pair.claim or {}).get("derived") or ()
     if not claims:
         return
-    recorded = _recorded(pair)
+    recorded = recorded_sites(pair)
     numbers = [s.get("id") for s in (*pair.claim.get("sites", ()), *claims) if s.get("id") is not None]  # type: ignore[union-attr]
     if len(numbers) != len(set(numbers)):
         pair.fail(_EFFECTS, "map gives a derived access the number of another site")
@@ -44,12 +45,19 @@ def check(pair: Pair) -> None:
         return
     busy = {i for i, island in pair.align.islands() if any(not pair.output.code[j].never for j in island)}
     whole = together(pair.original, busy)
+    changed: dict[int, set[str]] = {}  # registers that instructions write, found when needed
+    sound = []
     for claim in claims:
-        if why := _wrong(pair, claim, recorded, whole):
+        if why := _wrong(pair, claim, recorded, whole, changed):
             pair.fail(_EFFECTS, f"map: derived access {claim['id']} {why}")
+        else:
+            sound.append(claim)
+    for number, why in replay(pair, sound, recorded).items():
+        pair.fail(_EFFECTS, f"map: derived access {number} {why}")
 
 
-def _recorded(pair: Pair) -> dict[int, tuple[Access, Mapping[str, Any]]]:
+def recorded_sites(pair: Pair) -> Recorded:
+    """Sites of the map with an address or a value, by number."""
     found: dict[int, tuple[Access, Mapping[str, Any]]] = {}
     for site in (pair.claim or {}).get("sites") or ():
         access = access_at(pair, site) if site.get("probe", "time") in ("address", "value") else None
@@ -59,7 +67,11 @@ def _recorded(pair: Pair) -> dict[int, tuple[Access, Mapping[str, Any]]]:
 
 
 def _wrong(
-    pair: Pair, claim: Mapping[str, Any], recorded: Mapping[int, tuple[Access, Mapping[str, Any]]], whole: list[bool]
+    pair: Pair,
+    claim: Mapping[str, Any],
+    recorded: Recorded,
+    whole: list[bool],
+    changed: dict[int, set[str]],
 ) -> str:
     address = {**claim["address"], "made_with": None} if isinstance(claim.get("address"), Mapping) else None
     access = access_at(pair, {**claim, "address": address, "probe": "address"})
@@ -84,7 +96,7 @@ def _wrong(
     total = _difference(access, leader, site, claim)
     words = {("leader", k): (leader.at, name) for k, name in enumerate(leader.terms[0])}
     words |= {(str(n), k): (value.at, name) for n, value in values.items() for k, name in enumerate(value.terms[0])}
-    return _vanishes(pair, total, access.at, {_name(*key): place for key, place in words.items()})
+    return _vanishes(pair, total, access.at, {_name(*key): place for key, place in words.items()}, changed)
 
 
 def _condition(pair: Pair, access: Access, index: int, leader: Access, leads: int) -> str:
@@ -152,7 +164,9 @@ def _difference(access: Access, leader: Access, site: Mapping[str, Any], claim: 
     return add(*parts)
 
 
-def _vanishes(pair: Pair, total: Sum, at: int, words: Mapping[str, tuple[int, str]]) -> str:
+def _vanishes(
+    pair: Pair, total: Sum, at: int, words: Mapping[str, tuple[int, str]], changed: dict[int, set[str]]
+) -> str:
     """Follow a sum back from behind the island at ``at``; empty if it is 0 on every way."""
     program = pair.original
     blocks = program.blocks()
@@ -170,7 +184,7 @@ def _vanishes(pair: Pair, total: Sum, at: int, words: Mapping[str, tuple[int, st
                 break
             i -= 1
             try:
-                here, *others = _behind(pair, here, i)
+                here, *others = _behind(pair, here, i, changed)
             except Lost:
                 return _lost(pair, i)
             work += [(i, other) for other in others]
@@ -183,16 +197,17 @@ def _vanishes(pair: Pair, total: Sum, at: int, words: Mapping[str, tuple[int, st
             return "is another number than what is recorded makes it"
         for p in program.pred[first]:
             try:
-                work += [(p, x) for x in _behind(pair, here, p)]
+                work += [(p, x) for x in _behind(pair, here, p, changed)]
             except Lost:
                 return _lost(pair, p)
     return ""
 
 
-def _behind(pair: Pair, total: Sum, i: int) -> list[dict[Variable, int]]:
+def _behind(pair: Pair, total: Sum, i: int, changed: dict[int, set[str]]) -> list[dict[Variable, int]]:
     ins, layout = pair.original.code[i], pair.isa.layout
-    changed = layout.everything if ins.opaque else written(ins, layout)
-    return before(total, ins, set(layout.names(changed)))
+    if i not in changed:
+        changed[i] = set(layout.names(layout.everything if ins.opaque else written(ins, layout)))
+    return before(total, ins, changed[i])
 
 
 def _lost(pair: Pair, i: int) -> str:
