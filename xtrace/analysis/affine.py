@@ -16,42 +16,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from xtrace.isa.model import Instruction
 from xtrace.isa.protocol import Isa
 
 from .cfg import ControlFlow
 from .loops import Loop
 from .values import Values, Written
+from .words import IMMEDIATE, REGISTER, Constant, Operation, Parameter, Shifted, Word, Words
 
-__all__ = ["Affine", "Atom", "Constant", "Form", "Parameter", "Shifted", "Word", "minus"]
+__all__ = ["Affine", "Atom", "Form", "minus"]
 
 _M64 = (1 << 64) - 1
 _DEPTH = 64  # of the recursion over definitions
-_LIST = re.compile(r",\s*")
-_IMMEDIATE = re.compile(r"-?0x[0-9a-f]+")
-_PARAMETER = re.compile(r"c\[0x0\]\[(0x[0-9a-f]+)\]")
-_REGISTER = re.compile(r"(U?)R(\d+)")
-_COPIES = frozenset({"copy_async", "global_load"})
-
-
-class Constant(NamedTuple):
-    value: int
-
-
-class Parameter(NamedTuple):
-    """32 bits of constant bank 0."""
-
-    offset: int
-
-
-class Shifted(NamedTuple):
-    """The low half of a value shifted to the left."""
-
-    of: Word
-    by: int
-
-
-Word = Constant | Parameter | Shifted | Written
 
 
 class Atom(NamedTuple):
@@ -91,106 +66,29 @@ def _signed(value: int) -> int:
     return value - (1 << 32) if value >> 31 & 1 else value
 
 
-class _Operation:
-    """Mnemonic, modifiers and operands of an instruction's text."""
-
-    def __init__(self, ins: Instruction) -> None:
-        text = ins.text.strip().rstrip(";").strip()
-        self.guarded = text.startswith("@")
-        opcode, _, rest = text.split(" ", 1)[-1].strip().partition(" ") if self.guarded else text.partition(" ")
-        self.base, *self.modifiers = opcode.split(".")
-        self.operands = [x.strip().removesuffix(".reuse") for x in _LIST.split(rest)] if rest else []
-
-    def plain(self) -> list[str]:
-        """Operands that are no predicates."""
-        return [x for x in self.operands if not re.fullmatch(r"!?U?P(\d|T)", x)]
-
-    def predicates(self) -> list[str]:
-        return [x for x in self.operands if re.fullmatch(r"!?U?P(\d|T)", x)]
-
-
 class Affine:
     """Forms of one kernel."""
 
     def __init__(self, cfg: ControlFlow, loops: Iterable[Loop], isa: Isa) -> None:
         self._cfg, self._isa = cfg, isa
-        predicates = isa.layout["P"].mask
-        ignored = {ins.index: predicates for ins in cfg.instructions if ins.tags >= _COPIES}
-        self.values = Values(cfg, ignored)
+        self._words = Words(cfg, isa)
         self._loops = {loop.head: loop for loop in loops}
-        self._operations: dict[int, _Operation] = {}
-        self._words: dict[Written, Word] = {}
         self._forms: dict[tuple[Word, Word], Form] = {}
         self._expanded: dict[Atom, Form] = {}
         self._busy: set[object] = set()
-        self.holders: dict[Word, set[Written]] = {}  # registers, as written somewhere, that hold a word
 
-    # ---- words
+    @property
+    def values(self) -> Values:
+        return self._words.values
 
-    def bit(self, name: str) -> int:
-        match = _REGISTER.fullmatch(name)
-        assert match is not None
-        return self._isa.layout["UR" if match[1] else "R"].bit(int(match[2]))
-
-    def word(self, index: int, operand: str) -> Word | None:
-        """An operand as instruction ``index`` reads it; None where it is no plain 32-bit value."""
-        if operand in ("RZ", "URZ"):
-            return Constant(0)
-        if _IMMEDIATE.fullmatch(operand):
-            return Constant(int(operand, 16) & 0xFFFFFFFF)
-        if match := _PARAMETER.fullmatch(operand):
-            return Parameter(int(match[1], 16))
-        if _REGISTER.fullmatch(operand):
-            return self._resolve(self.values.before(index, self.bit(operand)))
-        return None
-
-    def _resolve(self, written: Written) -> Word:
-        """Copies, parameters and shifts are seen through."""
-        if written not in self._words:
-            self._words[written] = written  # whatever leads back here
-            self._words[written] = self._source(written) or written
-        word = self._words[written]
-        self.holders.setdefault(word, set()).add(written)
-        return word
-
-    def _source(self, written: Written) -> Word | None:
-        if written.kind != "def":
-            return None
-        op = self._operation(written.at)
-        if op.guarded or not op.operands:
-            return None
-        o = op.operands
-        match op.base, op.modifiers:
-            case ("MOV" | "UMOV", []):
-                return self.word(written.at, o[1])
-            case ("IMAD", ["MOV", "U32"]) if o[1:3] == ["RZ", "RZ"]:
-                return self.word(written.at, o[3])
-            case ("LDC" | "ULDC", [] | ["64"]):
-                match = _PARAMETER.fullmatch(o[1])
-                second = written.bit != self.bit(o[0])
-                return None if match is None else Parameter(int(match[1], 16) + 4 * second)
-            case ("IMAD", ["SHL", "U32"]) if o[3] == "RZ":
-                by = int(o[2], 16) if _IMMEDIATE.fullmatch(o[2]) else 0
-                low = self.word(written.at, o[1])
-                if low is not None and by > 1 and not by & (by - 1):
-                    return Shifted(low, by.bit_length() - 1)
-            case ("SHF" | "USHF", ["L", "U32"]) if o[3] in ("RZ", "URZ") and _IMMEDIATE.fullmatch(o[2]):
-                low = self.word(written.at, o[1])
-                return None if low is None else Shifted(low, int(o[2], 16))
-            case ("CS2R", []) if o[1] == "SRZ":
-                return Constant(0)
-        return None
-
-    def _operation(self, index: int) -> _Operation:
-        if index not in self._operations:
-            self._operations[index] = _Operation(self._cfg.instructions[index])
-        return self._operations[index]
-
-    # ---- forms
+    @property
+    def holders(self) -> Mapping[Word, set[Written]]:
+        """Registers, as written somewhere, that are known to hold a word."""
+        return self._words.holders
 
     def at(self, index: int, low: str, high: str) -> Form:
         """The 64-bit value in two registers when control stands before instruction ``index``."""
-        words = self.word(index, low), self.word(index, high)
+        words = self._words.word(index, low), self._words.word(index, high)
         assert words[0] is not None
         assert words[1] is not None
         return self.expand(self._pair(words[0], words[1]))
@@ -218,12 +116,12 @@ class Affine:
             return self._extended(low, signed=False)
         if not isinstance(high, Written) or high.kind != "def":
             return None
-        op = self._operation(high.at)
+        op = self._words.operation(high.at)
         if op.guarded:
             return None
         match op.base, op.modifiers:
             case "SHF", ["R", "S32", "HI"] if op.operands[1:3] == ["RZ", "0x1f"]:
-                return self._extended(low, signed=True) if self.word(high.at, op.operands[3]) == low else None
+                return self._extended(low, signed=True) if self._words.word(high.at, op.operands[3]) == low else None
             case "SHF", ["L", "U64", "HI"]:
                 return self._shifted(high.at, op, low)
             case "IMAD", ["WIDE"] | ["WIDE", "U32"]:
@@ -232,22 +130,22 @@ class Affine:
                 return self._carried(high.at, op, low)
         return None
 
-    def _shifted(self, index: int, op: _Operation, low: Word) -> Form | None:
-        if len(op.operands) != 4 or not _IMMEDIATE.fullmatch(op.operands[2]):
+    def _shifted(self, index: int, op: Operation, low: Word) -> Form | None:
+        if len(op.operands) != 4 or not IMMEDIATE.fullmatch(op.operands[2]):
             return None
         by = int(op.operands[2], 16)
-        a, b = self.word(index, op.operands[1]), self.word(index, op.operands[3])
+        a, b = self._words.word(index, op.operands[1]), self._words.word(index, op.operands[3])
         if a is None or b is None or low != Shifted(a, by):
             return None
         return _sum((1 << by, self._pair(a, b)))
 
-    def _product(self, high: Written, op: _Operation, low: Word) -> Form | None:
+    def _product(self, high: Written, op: Operation, low: Word) -> Form | None:
         """The same instruction must have written both halves, the low one into the register before."""
         o = op.operands
-        if low != Written("def", high.at, high.bit >> 1) or len(o) != 4 or not _IMMEDIATE.fullmatch(o[2]):
+        if low != Written("def", high.at, high.bit >> 1) or len(o) != 4 or not IMMEDIATE.fullmatch(o[2]):
             return None
         signed = op.modifiers == ["WIDE"]
-        a, addend = self.word(high.at, o[1]), self.pair_of(high.at, o[3])
+        a, addend = self._words.word(high.at, o[1]), self.pair_of(high.at, o[3])
         times = int(o[2], 16) & 0xFFFFFFFF
         if a is None or addend is None:
             return None
@@ -257,17 +155,17 @@ class Affine:
         """An operand of 64 bits: an aligned pair, named by its low register."""
         if operand in ("RZ", "URZ"):
             return {}
-        match = _REGISTER.fullmatch(operand)
+        match = REGISTER.fullmatch(operand)
         if match is None:
             return None
-        low, high = self.word(index, operand), self.word(index, f"{match[1]}R{int(match[2]) + 1}")
+        low, high = self._words.word(index, operand), self._words.word(index, f"{match[1]}R{int(match[2]) + 1}")
         return None if low is None or high is None else self._pair(low, high)
 
-    def _carried(self, index: int, op: _Operation, low: Word) -> Form | None:
+    def _carried(self, index: int, op: Operation, low: Word) -> Form | None:
         """A high half with the carry of the instruction that wrote the low one."""
         if not isinstance(low, Written) or low.kind != "def":
             return None
-        first = self._operation(low.at)
+        first = self._words.operation(low.at)
         carries = [p for p in op.predicates() if p not in ("PT", "!PT", "UPT", "!UPT")]
         if first.guarded or len(carries) != 1 or not re.fullmatch(r"P\d", carries[0]):
             return None
@@ -282,27 +180,27 @@ class Affine:
         highs = self._high_addends(index, op)
         return None if lows is None or highs is None else self._paired(lows, highs)
 
-    def _low_addends(self, index: int, op: _Operation) -> list[Word] | None:
+    def _low_addends(self, index: int, op: Operation) -> list[Word] | None:
         """Words that an instruction adds up, at most two of which are not 0: else the carry may be 2."""
         o = op.plain()
         words: list[Word | None]
         if (op.base, op.modifiers) == ("IADD3", []):
-            words = [self.word(index, x) for x in o[1:]]
-        elif (op.base, op.modifiers) == ("LEA", []) and len(o) == 4 and _IMMEDIATE.fullmatch(o[3]):
-            a = self.word(index, o[1])
-            words = [None if a is None else Shifted(a, int(o[3], 16)), self.word(index, o[2])]
+            words = [self._words.word(index, x) for x in o[1:]]
+        elif (op.base, op.modifiers) == ("LEA", []) and len(o) == 4 and IMMEDIATE.fullmatch(o[3]):
+            a = self._words.word(index, o[1])
+            words = [None if a is None else Shifted(a, int(o[3], 16)), self._words.word(index, o[2])]
         else:
             return None
         known = [w for w in words if w is not None and w != Constant(0)]
         return known if None not in words and len(known) <= 2 else None
 
-    def _high_addends(self, index: int, op: _Operation) -> list[Word] | None:
+    def _high_addends(self, index: int, op: Operation) -> list[Word] | None:
         o = op.plain()
         words: list[Word | None]
         if op.base == "IADD3" and len(o) == 4:
-            words = [self.word(index, x) for x in o[1:]]
+            words = [self._words.word(index, x) for x in o[1:]]
         elif op.base == "IMAD" and op.modifiers == ["X"] and len(o) == 4 and o[2] in ("0x1", "RZ"):
-            words = [self.word(index, o[1]) if o[2] == "0x1" else Constant(0), self.word(index, o[3])]
+            words = [self._words.word(index, o[1]) if o[2] == "0x1" else Constant(0), self._words.word(index, o[3])]
         else:
             return None
         known = [w for w in words if w is not None and w != Constant(0)]
@@ -319,22 +217,20 @@ class Affine:
                 best = total
         return best or {}
 
-    def _scaled(self, index: int, op: _Operation, at: int, first: _Operation) -> Form | None:
+    def _scaled(self, index: int, op: Operation, at: int, first: Operation) -> Form | None:
         """LEA and LEA.HI.X: a shifted pair, or a 32-bit value with its sign, and another pair."""
         o, f = op.plain(), first.plain()
-        if (first.base, first.modifiers) != ("LEA", []) or len(f) != 4 or not _IMMEDIATE.fullmatch(f[3]):
+        if (first.base, first.modifiers) != ("LEA", []) or len(f) != 4 or not IMMEDIATE.fullmatch(f[3]):
             return None
-        a, b = self.word(at, f[1]), self.word(at, f[2])
+        a, b = self._words.word(at, f[1]), self._words.word(at, f[2])
         wide = op.modifiers == ["HI", "X"]
         if op.modifiers not in (["HI", "X"], ["HI", "X", "SX32"]) or len(o) != 4 + wide or o[3 + wide] != f[3]:
             return None
-        top, high = self.word(index, o[3]) if wide else a, self.word(index, o[2])
-        if a is None or b is None or top is None or high is None or self.word(index, o[1]) != a:
+        top, high = self._words.word(index, o[3]) if wide else a, self._words.word(index, o[2])
+        if a is None or b is None or top is None or high is None or self._words.word(index, o[1]) != a:
             return None
         scaled = self._pair(a, top) if wide else self._extended(a, signed=True)
         return _sum((1 << int(f[3], 16), scaled), (1, self._pair(b, high)))
-
-    # ---- loops
 
     def expand(self, form: Form) -> Form:
         """The form with every pair that a loop advances as what it was before, and a counted term."""
@@ -357,7 +253,9 @@ class Affine:
 
     def _through(self, atom: Atom, loop: Loop, low: int, high: int) -> Form | None:
         ways = {
-            p: self._pair(self._resolve(self.values.leaving(p, low)), self._resolve(self.values.leaving(p, high)))
+            p: self._pair(
+                self._words.resolve(self.values.leaving(p, low)), self._words.resolve(self.values.leaving(p, high))
+            )
             for p in self._cfg.blocks[loop.head].predecessors
         }
         steps = [minus(self.expand(form), {(atom, None): 1}) for p, form in ways.items() if p in loop.blocks]

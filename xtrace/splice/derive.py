@@ -13,18 +13,16 @@ all lanes are together, and no lane may end in between.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from xtrace.analysis import KernelAnalysis
-from xtrace.analysis.affine import Atom, Form, Word, minus
-from xtrace.analysis.values import Written
-from xtrace.isa.model import Flow
+from xtrace.analysis.affine import Atom, Form, minus
 from xtrace.probe import Site
 from xtrace.probe.accesses import overwrites, sources
 
 from .accesses import access_of
-from .chains import reached
+from .holders import Range, held
 from .model import Derived, Holder, Part, PlacedSite
 
 __all__ = ["Derivation", "derive", "settled"]
@@ -50,19 +48,6 @@ class _Candidate:
     site: Site
     form: Form
     weight: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Instructions, of one block, before which some registers hold an atom."""
-
-    holder: Holder
-    first: int
-    last: int
-
-    @property
-    def words(self) -> int:
-        return 1 if self.holder[1] is None else 2
 
 
 def derive(a: KernelAnalysis, sites: Sequence[Site], taken: Set[int], banned: Set[object]) -> Derivation:
@@ -114,7 +99,7 @@ class _Plan:
 
     def __init__(self, a: KernelAnalysis, group: list[_Candidate], banned: Set[object]) -> None:
         self._a, self._banned = a, banned
-        self.ranges: dict[Atom, _Range] = {}
+        self.ranges: dict[Atom, Range] = {}
         self.clusters: list[list[_Candidate]] = []
         for candidate in group:
             for cluster in self.clusters:
@@ -126,17 +111,16 @@ class _Plan:
 
     def _reachable(self, leader: _Candidate, other: _Candidate) -> bool:
         difference = minus(other.form, leader.form)
-        found: dict[Atom, _Range] = {}
-        for (atom, counted), factor in difference.items():
+        found: dict[Atom, Range] = {}
+        for atom, counted in difference:
             if counted is not None:
                 return False
-            if atom is None:
+            if atom is None or atom in self.ranges:
                 continue
-            if atom not in self.ranges and (held := _held(self._a, atom, leader.site, self._banned)):
-                found[atom] = held
-            if atom not in self.ranges and atom not in found:
+            where = held(self._a, atom, leader.site, self._banned)
+            if where is None:
                 return False
-            assert factor
+            found[atom] = where
         self.ranges |= found
         return True
 
@@ -164,108 +148,32 @@ def _prune(plans: Sequence[_Plan]) -> None:
         for plan in plans:
             for atom, words in plan.atoms():
                 saved[atom] += words
-        held = {atom: r for plan in plans for atom, r in plan.ranges.items()}
+        ranges = {atom: r for plan in plans for atom, r in plan.ranges.items()}
         if not saved:
             return
-        worst = min(saved, key=lambda atom: saved[atom] - held[atom].words)
-        if saved[worst] - held[worst].words >= _WORTH and len(saved) <= 2 * _MOST_VALUES:
+        worst = min(saved, key=lambda atom: saved[atom] - ranges[atom].words)
+        if saved[worst] - ranges[worst].words >= _WORTH and len(saved) <= 2 * _MOST_VALUES:
             return
         for plan in plans:
             plan.drop(worst)
 
 
-def _held(a: KernelAnalysis, atom: Atom, leader: Site, banned: Set[object]) -> _Range | None:
-    """Where, on every way to the leader, registers hold an atom."""
-    assert leader.access is not None
-    lows = _holders(a, atom.low)
-    highs: Iterable[Written | None] = [None] if atom.high is None else _holders(a, atom.high)
-    for high in highs:
-        for low in lows:
-            if banned & {low, high}:
-                continue
-            found = _range(a, (low, high), leader.access)
-            if found is not None:
-                return found
-    return None
-
-
-def _holders(a: KernelAnalysis, word: Word) -> list[Written]:
-    """General registers that are known to hold a word, as soon as they are written."""
-    general = a.isa.layout["R"].mask
-    found = [w for w in a.affine.holders.get(word, ()) if w.kind == "def" and w.bit & general]
-    return sorted(found)
-
-
-def _range(a: KernelAnalysis, holder: Holder, leader: int) -> _Range | None:
-    written = [w for w in holder if w is not None]
-    last = max(written, key=lambda w: w.at)
-    block = a.cfg.blocks[a.cfg.block_of[last.at]]
-    if block.number == a.cfg.block_of[leader] and last.at >= leader:
-        return None
-    first = last.at + 1
-    end = min(block.last, leader) if block.number == a.cfg.block_of[leader] else block.last
-    if first > end or any(a.affine.values.before(first, w.bit) != w for w in written):
-        return None
-    for i in range(first, end):  # the place behind instruction i
-        if any(overwrites(a, a.instructions[i]) & w.bit for w in written):
-            end = i
-            break
-    if not all(a.lanes.whole[i] for i in (first, end)) or not a.lanes.whole[leader]:
-        return None
-    if not all(_passes(a, w, block.number, first, leader) for w in written) or _ends_between(a, first, leader):
-        return None
-    return _Range(holder, first, end)
-
-
-def _passes(a: KernelAnalysis, written: Written, block: int, place: int, leader: int) -> bool:
-    """Whether every way from where a register is written to the leader goes through the place."""
-    home, goal = a.cfg.block_of[written.at], a.cfg.block_of[leader]
-    if home == block:
-        return True
-    seen: set[int] = set()
-    stack = list(a.cfg.blocks[home].successors)
-    while stack:
-        n = stack.pop()
-        if n == block or n in seen:
-            continue
-        if n == goal:
-            return False
-        seen.add(n)
-        stack += a.cfg.blocks[n].successors
-    return True
-
-
-def _ends_between(a: KernelAnalysis, place: int, leader: int) -> bool:
-    """Whether some lanes may end behind the place, and others come to the leader."""
-    home, goal = a.cfg.block_of[place], a.cfg.block_of[leader]
-    behind = reached(a, home) | {home}
-    for ins in a.instructions:
-        if ins.flow is not Flow.EXIT or not ins.guard:
-            continue
-        n = a.cfg.block_of[ins.index]
-        if n == home == goal and not place <= ins.index <= leader and goal not in reached(a, goal):
-            continue
-        if n in behind and goal in reached(a, n) | {n}:
-            return True
-    return False
-
-
 def _layout(a: KernelAnalysis, plans: Sequence[_Plan], taken: Set[int]) -> Derivation:
     """Values as sites, two 32-bit ones in one where both can be read at the same place, and what is derived."""
-    wanted: dict[Atom, list[_Range]] = defaultdict(list)
+    wanted: dict[Atom, list[Range]] = defaultdict(list)
     for plan in plans:
         for atom, _ in plan.atoms():
             wanted[atom].append(plan.ranges[atom])
     sites: list[Site] = []
     part: dict[Atom, tuple[Holder, str]] = {}
-    single: list[tuple[Atom, _Range]] = []
+    single: list[tuple[Atom, Range]] = []
     for atom, ranges in wanted.items():
-        held = min(ranges, key=lambda r: r.last)  # the first leader that needs it
-        if held.holder[1] is None:
-            single.append((atom, held))
+        where = min(ranges, key=lambda r: r.last)  # the first leader that needs it
+        if where.holder[1] is None:
+            single.append((atom, where))
         else:
-            part[atom] = held.holder, "pair"
-            sites.append(_value(held.holder, held.first, held.last, taken))
+            part[atom] = where.holder, "pair"
+            sites.append(_value(where.holder, where.first, where.last, taken))
     single.sort(key=lambda x: (x[1].last, x[1].first))
     while single:
         atom, one = single.pop(0)
