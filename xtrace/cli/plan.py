@@ -100,10 +100,11 @@ def _show(document: dict[str, Any], show_all: bool, numbers: dict[str, int]) -> 
         sites = [s for s in document["sites"] if s["kernel"] == k["name"]]
         total = k["placed"] + k["refused"]
         registers = k["registers"]
+        derived = f" ({k['derived']} addresses derived)" if k["derived"] else ""
         console.print(f"{numbers[k['name']]}  {name}", style="bold", markup=False, soft_wrap=True)
         console.print(
             f"  {k['instructions']} instructions, {k['added_words']} probe words; "
-            f"sites placed {k['placed']} of {total}; "
+            f"sites placed {k['placed']} of {total}{derived}; "
             f"registers {registers['before']} -> {registers['after']}, occupancy {k['occupancy']}",
             soft_wrap=True,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -80,7 +81,7 @@ def command(
         "kernels": [
             {
                 "name": k["name"],
-                "placed": len(k["sites"]),
+                "placed": _placed(k),
                 "refused": len(k["refused"]),
                 "instructions": k["instructions"],
                 **({"sample": k["sample"]["rule"]} if "sample" in k else {}),
@@ -95,7 +96,7 @@ def command(
     numbers = number_of(loaded)
     shown = short_names([k["demangled"] or k["name"] for k in result.map["kernels"]])
     for k, name in zip(result.map["kernels"], shown, strict=True):
-        placed, refused = len(k["sites"]), len(k["refused"])
+        placed, refused = _placed(k), len(k["refused"])
         words = k["instructions"]["after"] - k["instructions"]["before"]
         note = f", {refused} refused (see `xtrace plan`)" if refused else ""
         if "sample" in k:
@@ -104,3 +105,9 @@ def command(
         console.print(line, markup=False, soft_wrap=True)
     done = f"wrote {output} and {map_path.name}; check it with: xtrace verify {image} {output}"
     console.print(done, markup=False, soft_wrap=True)
+
+
+def _placed(kernel: dict[str, Any]) -> int:
+    """Sites that a trace shows: not those of registers that addresses are derived from, but derived addresses."""
+    recorded = [site for site in kernel["sites"] if site["probe"] != "value"]
+    return len(recorded) + len(kernel.get("derived", ()))

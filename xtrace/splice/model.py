@@ -251,6 +251,11 @@ class KernelPlan:
     def records(self) -> list[PlacedSite]:
         return [x for x in self.placed if x.site.kind == "record"]
 
+    @property
+    def shown(self) -> int:
+        """Sites that a trace shows, recorded or derived."""
+        return sum(p.site.value is None for p in self.placed) + len(self.derived)
+
 
 @dataclass
 class Plan:
@@ -263,9 +268,7 @@ class Plan:
 
     @property
     def placed(self) -> int:
-        """Sites that the trace will show, recorded or derived."""
-        values = sum(p.site.value is not None for k in self.kernels for p in k.placed)
-        return sum(len(k.placed) + len(k.derived) for k in self.kernels) - values
+        return sum(k.shown for k in self.kernels)
 
     @property
     def refused(self) -> int:

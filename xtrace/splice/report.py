@@ -39,6 +39,8 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
     a = k.analysis
     rows: list[dict[str, Any]] = []
     for p in k.placed:
+        if p.site.value is not None:
+            continue  # no site that anybody asked for: its cost is among those of the islands
         ins = a.instructions[p.site.anchor]
         loop = a.loop_of(p.site.index)
         rows.append(
@@ -48,7 +50,7 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
                 "op": ins.opcode,
                 "phase": p.site.phase,
                 "kind": p.site.kind,
-                "probe": "time" if not p.site.wide else "address" if p.site.value is None else "value",
+                "probe": "address" if p.site.wide else "time",
                 "status": "placed",
                 "reason": "",
                 "loop": None if loop is None else loop.id,
@@ -112,7 +114,7 @@ def _kernel(
         "instructions": len(a.instructions),
         "registers": {"before": a.kernel.registers, "after": k.registers},
         "occupancy": "unchanged",
-        "placed": len(k.placed),
+        "placed": k.shown,
         "refused": len(k.refused),
         "records": len(k.records),
         "derived": len(k.derived),

@@ -32,27 +32,24 @@ _HIGH = 1 << 32
 
 def check(pair: Pair) -> None:
     """All derived accesses of one kernel."""
-    claims = (pair.claim or {}).get("derived") or ()
-    if not claims:
+    claim = pair.claim or {}
+    derived = claim.get("derived") or ()
+    if not derived:
         return
-    recorded = recorded_sites(pair)
-    numbers = [s.get("id") for s in (*pair.claim.get("sites", ()), *claims) if s.get("id") is not None]  # type: ignore[union-attr]
+    numbers = [s.get("id") for s in (*claim.get("sites", ()), *derived) if s.get("id") is not None]
     if len(numbers) != len(set(numbers)):
         pair.fail(_EFFECTS, "map gives a derived access the number of another site")
         return
     if pair.original.unknown:
         pair.skip(_EFFECTS, "the kernel jumps through a register: derived addresses cannot be followed")
         return
-    busy = {i for i, island in pair.align.islands() if any(not pair.output.code[j].never for j in island)}
-    whole = together(pair.original, busy)
-    changed: dict[int, set[str]] = {}  # registers that instructions write, found when needed
-    sound = []
-    for claim in claims:
-        if why := _wrong(pair, claim, recorded, whole, changed):
-            pair.fail(_EFFECTS, f"map: derived access {claim['id']} {why}")
+    proof, sound = _Proof(pair), []
+    for item in derived:
+        if why := proof.wrong(item):
+            pair.fail(_EFFECTS, f"map: derived access {item['id']} {why}")
         else:
-            sound.append(claim)
-    for number, why in replay(pair, sound, recorded).items():
+            sound.append(item)
+    for number, why in replay(pair, sound, proof.recorded).items():
         pair.fail(_EFFECTS, f"map: derived access {number} {why}")
 
 
@@ -66,37 +63,132 @@ def recorded_sites(pair: Pair) -> Recorded:
     return found
 
 
-def _wrong(
-    pair: Pair,
-    claim: Mapping[str, Any],
-    recorded: Recorded,
-    whole: list[bool],
-    changed: dict[int, set[str]],
-) -> str:
-    address = {**claim["address"], "made_with": None} if isinstance(claim.get("address"), Mapping) else None
-    access = access_at(pair, {**claim, "address": address, "probe": "address"})
-    if isinstance(access, str):
-        return access
-    if claim["from"] not in recorded or recorded[claim["from"]][1]["probe"] != "address":
-        return f"follows from site {claim['from']}, which is no recorded access"
-    leader, site = recorded[claim["from"]]
-    index, size = claim["pc"] // pair.word_bytes, pair.word_bytes
-    if why := _condition(pair, access, index, leader, site["pc"] // size):
-        return why
-    values: dict[int, Access] = {}
-    for term in claim.get("terms") or ():
-        found = recorded.get(term["site"])
-        if found is None or found[1]["probe"] != "value":
-            return f"has a term of site {term['site']}, which records no value"
-        if term["part"] != "low" and len(found[0].terms[0]) != 2:
-            return f"has a term of a word that site {term['site']} does not record"
-        values[term["site"]] = found[0]
-    if why := _one_lane(pair, leader, values, whole):
-        return why
-    total = _difference(access, leader, site, claim)
-    words = {("leader", k): (leader.at, name) for k, name in enumerate(leader.terms[0])}
-    words |= {(str(n), k): (value.at, name) for n, value in values.items() for k, name in enumerate(value.terms[0])}
-    return _vanishes(pair, total, access.at, {_name(*key): place for key, place in words.items()}, changed)
+class _Proof:
+    """The map's derived accesses of one kernel, one by one."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair, self._program = pair, pair.original
+        self.recorded = recorded_sites(pair)
+        busy = {i for i, island in pair.align.islands() if any(not pair.output.code[j].never for j in island)}
+        self._whole = together(self._program, busy)
+        self._starts = [block.start for block in self._program.blocks()]
+        self._ends = {i for i, ins in enumerate(self._program.code) if ins.flow is Flow.EXIT and ins.conditional}
+        self._writes: dict[int, set[str]] = {}
+        self._reached: dict[tuple[bool, int], set[int]] = {}
+        self._lost = ""  # instruction at which a sum was lost last
+
+    def wrong(self, claim: Mapping[str, Any]) -> str:
+        """What is wrong with a derived access; empty if it is proved."""
+        pair, size = self._pair, self._pair.word_bytes
+        address = {**claim["address"], "made_with": None} if isinstance(claim.get("address"), Mapping) else None
+        access = access_at(pair, {**claim, "address": address, "probe": "address"})
+        if isinstance(access, str):
+            return access
+        if claim["from"] not in self.recorded or self.recorded[claim["from"]][1]["probe"] != "address":
+            return f"follows from site {claim['from']}, which is no recorded access"
+        leader, site = self.recorded[claim["from"]]
+        if why := _condition(pair, access, claim["pc"] // size, leader, site["pc"] // size):
+            return why
+        values: dict[int, Access] = {}
+        for term in claim.get("terms") or ():
+            found = self.recorded.get(term["site"])
+            if found is None or found[1]["probe"] != "value":
+                return f"has a term of site {term['site']}, which records no value"
+            if term["part"] != "low" and len(found[0].terms[0]) != 2:
+                return f"has a term of a word that site {term['site']} does not record"
+            values[term["site"]] = found[0]
+        if why := self._one_lane(leader, values):
+            return why
+        words = {_name("leader", k): (leader.at, name) for k, name in enumerate(leader.terms[0])}
+        for n, value in values.items():
+            words |= {_name(str(n), k): (value.at, name) for k, name in enumerate(value.terms[0])}
+        return self._vanishes(_difference(access, leader, claim), access.at, words)
+
+    def _one_lane(self, leader: Access, values: Mapping[int, Access]) -> str:
+        """All are recorded by the one lane that is elected of all: together, and none ends in between."""
+        program = self._program
+        if not all(self._whole[x.at] for x in (leader, *values.values())):
+            return "follows from what several lane groups of a warp may record"
+        for number, value in values.items():
+            if value.at > leader.at and program.block_of[value.at] == program.block_of[leader.at]:
+                return f"follows from site {number}, which is recorded behind its leader"
+            between = self._reach(value.at, forward=True) & self._reach(leader.at, forward=False)
+            if between & self._ends:
+                return f"follows from site {number}, but lanes may end before the access"
+        return ""
+
+    def _reach(self, start: int, *, forward: bool) -> set[int]:
+        """Instructions that may run behind ``start``, or before it."""
+        if (forward, start) not in self._reached:
+            edges = self._program.succ if forward else self._program.pred
+            found: set[int] = set()
+            work = list(edges[start])
+            while work:
+                i = work.pop()
+                if i not in found:
+                    found.add(i)
+                    work += edges[i]
+            self._reached[forward, start] = found
+        return self._reached[forward, start]
+
+    def _vanishes(self, total: Sum, at: int, words: Mapping[str, tuple[int, str]]) -> str:
+        """Follow a sum back from behind the island at ``at``; empty if it is 0 on every way."""
+        program = self._program
+        recorded: dict[int, dict[str, str]] = {}
+        for word, (place, register) in words.items():
+            recorded.setdefault(place, {})[word] = register
+        seen: set[tuple[int, frozenset[tuple[Variable, int]]]] = set()
+        work: list[tuple[int, Sum]] = [(at, total)]  # to be 0 when control stands behind the island before ``at``
+        while work:
+            i, here = work.pop()
+            first = self._starts[program.block_of[i]]
+            try:
+                i, here = self._to_head(i, first, here, recorded, work)
+            except Lost:
+                return f"does not follow from what is recorded: {self._lost} writes what is left of it"
+            if not here or (first, key := frozenset(here.items())) in seen:
+                continue
+            seen.add((first, key))
+            if len(seen) > _MOST_SUMS:
+                return "follows from too many sums to check"
+            if first in program.entries and not any(_word(v) in words for v in here):
+                return "is another number than what is recorded makes it"
+            for p in program.pred[first]:
+                try:
+                    work += [(p, x) for x in self._before(here, p)]
+                except Lost:
+                    return f"does not follow from what is recorded: {self._lost} writes what is left of it"
+        return ""
+
+    def _to_head(
+        self, i: int, first: int, here: Sum, recorded: Mapping[int, Mapping[str, str]], work: list[tuple[int, Sum]]
+    ) -> tuple[int, Sum]:
+        """Follow a sum to the head of its block; ``work`` gains other sums that must be 0 on the way."""
+        names = {_word(v) for v in here}
+        while here:
+            if i in recorded:
+                here = _copied(here, recorded[i])
+                names = {_word(v) for v in here}
+            if i == first:
+                break
+            i -= 1
+            if not names.isdisjoint(self._written(i)):
+                here, *others = self._before(here, i)
+                names = {_word(v) for v in here}
+                work += [(i, other) for other in others]
+        return i, here
+
+    def _written(self, i: int) -> set[str]:
+        if i not in self._writes:
+            ins, layout = self._program.code[i], self._pair.isa.layout
+            bits = layout.everything if ins.opaque else written(ins, layout)
+            self._writes[i] = set(layout.names(bits)) if bits else set()
+        return self._writes[i]
+
+    def _before(self, total: Sum, i: int) -> list[dict[Variable, int]]:
+        ins = self._program.code[i]
+        self._lost = f"{ins.text} at {ins.pc:#x}"
+        return before(total, ins, self._written(i))
 
 
 def _condition(pair: Pair, access: Access, index: int, leader: Access, leads: int) -> str:
@@ -116,38 +208,11 @@ def _condition(pair: Pair, access: Access, index: int, leader: Access, leads: in
     return ""
 
 
-def _one_lane(pair: Pair, leader: Access, values: Mapping[int, Access], whole: list[bool]) -> str:
-    """All are recorded by the one lane that is elected of all: together, and none ends in between."""
-    program = pair.original
-    if not all(whole[x.at] for x in (leader, *values.values())):
-        return "follows from what several lane groups of a warp may record"
-    ends = [i for i, ins in enumerate(program.code) if ins.flow is Flow.EXIT and ins.conditional]
-    to_leader = _reach(program.pred, leader.at)
-    for number, value in values.items():
-        if value.at > leader.at and program.block_of[value.at] == program.block_of[leader.at]:
-            return f"follows from site {number}, which is recorded behind its leader"
-        behind = _reach(program.succ, value.at)
-        if any(i in behind and i in to_leader for i in ends):
-            return f"follows from site {number}, but lanes may end before the access"
-    return ""
-
-
-def _reach(edges: list[list[int]], start: int) -> set[int]:
-    found: set[int] = set()
-    work = list(edges[start])
-    while work:
-        i = work.pop()
-        if i not in found:
-            found.add(i)
-            work += edges[i]
-    return found
-
-
 def _name(of: str, word: int) -> str:
     return f"word {word} of {of}"
 
 
-def _difference(access: Access, leader: Access, site: Mapping[str, Any], claim: Mapping[str, Any]) -> Sum:
+def _difference(access: Access, leader: Access, claim: Mapping[str, Any]) -> Sum:
     """The address less what a reader computes; 0 if the map is right."""
     low, high = access.terms[0]
     parts: list[tuple[int, Sum]] = [(1, {low: 1, high: _HIGH}), (access.offset, {ONE: 1})]
@@ -162,57 +227,6 @@ def _difference(access: Access, leader: Access, site: Mapping[str, Any], claim: 
             value = {word: 1, **({(word, 1): -_HIGH} if term["signed"] else {})}
         parts.append((-term["times"], value))
     return add(*parts)
-
-
-def _vanishes(
-    pair: Pair, total: Sum, at: int, words: Mapping[str, tuple[int, str]], changed: dict[int, set[str]]
-) -> str:
-    """Follow a sum back from behind the island at ``at``; empty if it is 0 on every way."""
-    program = pair.original
-    blocks = program.blocks()
-    recorded: dict[int, dict[str, str]] = {}
-    for word, (place, register) in words.items():
-        recorded.setdefault(place, {})[word] = register
-    seen: set[tuple[int, frozenset[tuple[Variable, int]]]] = set()
-    work: list[tuple[int, Sum]] = [(at, total)]  # what must be 0 when control stands behind the island before ``at``
-    while work:
-        i, here = work.pop()
-        first = blocks[program.block_of[i]].start
-        while here:
-            here = _copied(here, recorded.get(i, {}))
-            if not here or i == first:
-                break
-            i -= 1
-            try:
-                here, *others = _behind(pair, here, i, changed)
-            except Lost:
-                return _lost(pair, i)
-            work += [(i, other) for other in others]
-        if not here or (first, key := frozenset(here.items())) in seen:
-            continue
-        seen.add((first, key))
-        if len(seen) > _MOST_SUMS:
-            return "follows from too many sums to check"
-        if first in program.entries and not any(_word(v) in words for v in here):
-            return "is another number than what is recorded makes it"
-        for p in program.pred[first]:
-            try:
-                work += [(p, x) for x in _behind(pair, here, p, changed)]
-            except Lost:
-                return _lost(pair, p)
-    return ""
-
-
-def _behind(pair: Pair, total: Sum, i: int, changed: dict[int, set[str]]) -> list[dict[Variable, int]]:
-    ins, layout = pair.original.code[i], pair.isa.layout
-    if i not in changed:
-        changed[i] = set(layout.names(layout.everything if ins.opaque else written(ins, layout)))
-    return before(total, ins, changed[i])
-
-
-def _lost(pair: Pair, i: int) -> str:
-    ins = pair.original.code[i]
-    return f"does not follow from what is recorded: {ins.text} at {ins.pc:#x} writes what is left of it"
 
 
 def _word(variable: Variable) -> str:

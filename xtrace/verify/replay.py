@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xtrace.isa.model import Instruction
 from xtrace.verify.accesses import Access, written
@@ -33,7 +33,8 @@ class _Unknown(Exception):  # noqa: N818 - a verdict on an instruction, not a fa
 def replay(pair: Pair, claims: Sequence[Mapping[str, Any]], recorded: Recorded) -> dict[int, str]:
     """What is wrong, by number of the derived access."""
     program, size = pair.original, pair.word_bytes
-    names = {i: pair.isa.layout.names(written(ins, pair.isa.layout)) for i, ins in enumerate(program.code)}
+    layout = pair.isa.layout
+    words = [_Word.of(ins, layout.names(bits) if (bits := written(ins, layout)) else []) for ins in program.code]
     graph = BlockGraph(program)
     accessed: dict[int, list[Mapping[str, Any]]] = {}
     due: dict[int, list[Mapping[str, Any]]] = {}
@@ -59,7 +60,7 @@ def replay(pair: Pair, claims: Sequence[Mapping[str, Any]], recorded: Recorded) 
                 off = _mismatch(claim, recorded, seen, made)
                 if off is not None:
                     wrong.setdefault(claim["id"], f"is {off:#x} off in a run on made-up registers")
-            lane.run(program.code[i], names[i])
+            lane.run(words[i])
     return wrong
 
 
@@ -86,6 +87,25 @@ def _mismatch(
     return (total - made[claim["id"]]) & _M64 or None
 
 
+class _Word(NamedTuple):
+    """An instruction taken apart."""
+
+    writes: Sequence[str]
+    guard: str
+    operation: Callable[[_Lane, list[str], list[str]], dict[str, int]] | None
+    modifiers: list[str]
+    operands: list[str]
+
+    @classmethod
+    def of(cls, ins: Instruction, writes: Sequence[str]) -> _Word:
+        text = ins.text.strip().rstrip(";").strip()
+        guard, text = text.split(" ", 1) if text.startswith("@") else ("", text)
+        opcode, _, rest = text.strip().partition(" ")
+        base, *modifiers = opcode.split(".")
+        operands = [x.strip().removesuffix(".reuse") for x in rest.split(",")]
+        return cls(writes, guard, _OPERATIONS.get(base), modifiers, operands)
+
+
 class _Lane:
     """Registers of one lane. What nobody has written is random, and then stays so."""
 
@@ -95,7 +115,7 @@ class _Lane:
 
     def get(self, name: str) -> int:
         if name not in self._values:
-            self._values[name] = self._rng.getrandbits(1 if re.fullmatch(r"U?P\d", name) else 32)
+            self._values[name] = self._rng.getrandbits(1 if name.startswith(("P", "UP")) else 32)
         return self._values[name]
 
     def address(self, ins: Instruction) -> int:
@@ -103,22 +123,16 @@ class _Lane:
         low = int(match[0])
         return self.get(f"R{low}") + (self.get(f"R{low + 1}") << 32) + int(match[1] or "0", 16) & _M64
 
-    def run(self, ins: Instruction, names: Sequence[str]) -> None:
-        if not names:
+    def run(self, word: _Word) -> None:
+        if not word.writes or (word.guard and self.get(word.guard.lstrip("@!")) == word.guard.startswith("@!")):
             return
-        text = ins.text.strip().rstrip(";").strip()
-        if text.startswith("@"):
-            guard, text = text.split(" ", 1)
-            if self.get(guard.lstrip("@!")) == guard.startswith("@!"):
-                return
-        opcode, _, rest = text.strip().partition(" ")
-        base, *mods = opcode.split(".")
-        operands = [x.strip().removesuffix(".reuse") for x in rest.split(",")]
-        try:
-            results = _OPERATIONS[base](self, mods, operands)
-        except (KeyError, IndexError, ValueError, _Unknown):
-            results = {}
-        for name in names:
+        results: dict[str, int] = {}
+        if word.operation is not None:
+            try:
+                results = word.operation(self, word.modifiers, word.operands)
+            except (IndexError, ValueError, _Unknown):
+                results = {}
+        for name in word.writes:
             if name not in results:  # random when it is read
                 self._values.pop(name, None)
         self._values.update(results)
