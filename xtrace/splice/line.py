@@ -11,6 +11,7 @@ from xtrace.analysis import KernelAnalysis
 
 from .accesses import source_bits
 from .chains import Between, Chain, alone, interferes
+from .deferral import wait_place
 from .model import Form
 from .resources import FreeFinder
 
@@ -24,6 +25,8 @@ _COMMIT = 8  # cycles that a store waits for a clock captured just before
 _ALL_LANES = 64  # cycles that 16-byte stores of all lanes cost (MoE kernel on an H200), also where the kernel waits
 _BEHIND_ACCESS = 3  # cycles that a store may wait for each access of the kernel just before
 _PIPE = 16  # instructions
+_PUT_OFF = 32  # cycles
+_AT_ONCE = 16  # cycles that a store of addresses, amid copies, may cost if it must be waited for at once
 _ACCESSES = frozenset({"copy_async", "global_load", "shared_load", "shared_store", "memory"})
 
 End = list[tuple[int, Between]]  # places behind a chain, each with what stands between it and the one before
@@ -54,6 +57,7 @@ class Line:
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
         self.idle = {e.place for e in chain.events if not e.optional and e.record.site.phase == "matrix wait"}
         self.served_from: int | None = None
+        self._late: dict[int, bool] = {}
         self.words = chain.words
         self.sources = 0  # registers that islands read addresses from
         for record in chain.sites:
@@ -106,6 +110,14 @@ class Line:
             return False
         return not self.words.addresses or bool(self.lasting(place, place))
 
+    def waits_later(self, place: int) -> bool:
+        """Whether the wait for a store here can be put off well behind it."""
+        index = self.places[place]
+        if index not in self._late:
+            ways = (wait_place(self.a, index, k, 0, frozenset()) for k in self.free.at(index).scoreboards)
+            self._late[index] = any(way is not None and way[1] >= _PUT_OFF for way in ways)
+        return self._late[index]
+
     def _served_from(self) -> int | None:
         """First place from which on one election serves all stores; None where there is none."""
         last = len(self.places) - 1
@@ -125,6 +137,7 @@ class Line:
         if place in self.idle:
             return 0 if self._served(place) or self.lasting(place, place) else _ALL_LANES
         cost = _COMMIT if place == ready else 0
+        cost += _AT_ONCE if self.words.addresses and not self.waits_later(place) else 0
         cost += _BEHIND_ACCESS * self.accesses_before(self.places[place])
         if self._served(place):
             return cost + 1

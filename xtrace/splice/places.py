@@ -45,7 +45,7 @@ def ends(line: Line, placement: Placement) -> list[End]:
     served = any(line.lasting(k, k) for k in range(len(line.places)))
     if (served if placement is Placement.NEAR else line.served_from is not None) and placement is not Placement.BY_COST:
         return [near]
-    late = list(itertools.islice(line.late_ends(), _MOST_ENDS))
+    late = list(itertools.islice(line.late_ends(), _MOST_ENDS * (4 if line.words.addresses else 1)))
     if placement is not Placement.BY_COST:
         return [*late, near]
     costs = []
