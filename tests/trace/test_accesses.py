@@ -108,8 +108,9 @@ def test_accesses_interrupt_no_phase_and_share_the_clock_of_their_run() -> None:
     assert rows["clock"].is_monotonic_increasing
 
 
-def test_a_trace_file_and_exports_keep_addresses(tmp_path: Any) -> None:
-    trace_map, seen = runs("spin", "mem")
+@pytest.mark.parametrize(("name", "spec"), [("spin", "mem"), ("triton_gemm", "pp,mem")])
+def test_a_trace_file_and_exports_keep_addresses(tmp_path: Any, name: str, spec: str) -> None:
+    trace_map, seen = runs(name, spec)
     entry = trace_map["kernels"][0]
     tables = decode(buffer_of(entry, max(seen, key=lambda r: len(r.slot))), trace_map, entry["name"])
     again = load(save(tmp_path / "a.xtrace", tables, trace_map, {})).tables

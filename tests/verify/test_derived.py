@@ -17,7 +17,7 @@ from xtrace.analysis.affine import Affine, Form, minus
 from xtrace.analysis.cfg import build_cfg
 from xtrace.analysis.loops import find_loops
 from xtrace.isa.model import Instruction
-from xtrace.verify import derived
+from xtrace.verify import derived, verify
 from xtrace.verify.program import build
 from xtrace.verify.replay import replay
 
@@ -167,6 +167,20 @@ def test_a_value_that_is_recorded_behind_its_leader_is_found() -> None:
         said["sites"][1] |= {"pc": 16 * FOLLOWER, "at": 16 * FOLLOWER}
 
     assert faults(LOOP, later)
+
+
+def test_elections_must_be_among_all_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = next(s for s in subjects() if s.claim.get("derived"))
+    recorded = {x["at"] // 16 for x in subject.claim["sites"] if x["probe"] != "time"}
+    elections = {i for j, i in subject.probes if subject.traced[j].base == "ELECT"} - recorded
+    whole = derived.together
+
+    def some(program: Any, busy: Any) -> list[bool]:
+        return [known and i not in elections for i, known in enumerate(whole(program, busy))]
+
+    monkeypatch.setattr(derived, "together", some)
+    verdict = verify(subject.original, subject.data, subject.map)
+    assert any("another lane's" in str(w) for w in verdict.failures)
 
 
 @pytest.mark.parametrize("mutator", DERIVED_MUTATORS, ids=lambda m: m.__name__)

@@ -88,6 +88,10 @@ def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
                 _number(_dict(island, "an island").get(key), f"{key} of an island")
         for site in _list(entry, "sites", label):
             _number(_dict(site, "a site").get("pc"), "pc of a site")
+            if site.get("probe") == "value":
+                registers = _list(_dict(site.get("value"), "a value"), "registers", "a value")
+                if len(registers) not in (1, 2) or not all(isinstance(r, str) for r in registers):
+                    raise _bad("a value has not one or two registers")
         for patch in _list(entry, "patches", label):
             _number(_dict(patch, "a patch").get("offset"), "offset of a patch")
         _packets(entry, label)

@@ -12,8 +12,8 @@ lanes that make the derived one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from xtrace.isa.model import Flow
 from xtrace.verify.accesses import Access, access_at, written
@@ -23,26 +23,35 @@ from xtrace.verify.pair import Pair
 from xtrace.verify.replay import Recorded, replay
 from xtrace.verify.sums import ONE, Lost, Sum, Variable, add, before
 
-__all__ = ["check", "recorded_sites"]
+__all__ = ["Elections", "check", "recorded_sites"]
 
 _EFFECTS = Promise.EFFECTS
 _MOST_SUMS = 4096  # that one derived address may lead to
 _HIGH = 1 << 32
 
 
-def check(pair: Pair) -> None:
+class Elections(NamedTuple):
+    """What the dry run must see to: ``exact`` sites (original instructions before which they are recorded) are stored
+    by the lane that is elected of all, and not at one of the ``partial`` elections (traced words).
+    """
+
+    exact: frozenset[int] = frozenset()
+    partial: frozenset[int] = frozenset()
+
+
+def check(pair: Pair) -> Elections:
     """All derived accesses of one kernel."""
     claim = pair.claim or {}
     derived = claim.get("derived") or ()
     if not derived:
-        return
+        return Elections()
     numbers = [s.get("id") for s in (*claim.get("sites", ()), *derived) if s.get("id") is not None]
     if len(numbers) != len(set(numbers)):
         pair.fail(_EFFECTS, "map gives a derived access the number of another site")
-        return
+        return Elections()
     if pair.original.unknown:
         pair.skip(_EFFECTS, "the kernel jumps through a register: derived addresses cannot be followed")
-        return
+        return Elections()
     proof, sound = _Proof(pair), []
     for item in derived:
         if why := proof.wrong(item):
@@ -51,6 +60,7 @@ def check(pair: Pair) -> None:
             sound.append(item)
     for number, why in replay(pair, sound, proof.recorded).items():
         pair.fail(_EFFECTS, f"map: derived access {number} {why}")
+    return proof.elections(sound)
 
 
 def recorded_sites(pair: Pair) -> Recorded:
@@ -103,6 +113,13 @@ class _Proof:
         for n, value in values.items():
             words |= {_name(str(n), k): (value.at, name) for k, name in enumerate(value.terms[0])}
         return self._vanishes(_difference(access, leader, claim), access.at, words)
+
+    def elections(self, claims: Iterable[Mapping[str, Any]]) -> Elections:
+        numbers = {n for c in claims for n in (c["from"], *(t["site"] for t in c.get("terms") or ()))}
+        exact = frozenset(self.recorded[n][0].at for n in numbers)
+        islands = [island for i, island in self._pair.align.islands() if not self._whole[i]]
+        code = self._pair.output.code
+        return Elections(exact, frozenset(j for island in islands for j in island if code[j].base == "ELECT"))
 
     def _one_lane(self, leader: Access, values: Mapping[int, Access]) -> str:
         """All are recorded by the one lane that is elected of all: together, and none ends in between."""

@@ -16,6 +16,7 @@ from xtrace.verify import copies
 from xtrace.verify.accesses import Access, accesses_of, register_bits
 from xtrace.verify.accesses import written as changed
 from xtrace.verify.certificate import Promise
+from xtrace.verify.derived import Elections
 from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
 from xtrace.verify.launches import Launch, Layout
 from xtrace.verify.packets import Packet, Ring, Word, fillers, packets_of
@@ -29,7 +30,7 @@ _MOST_ROUNDS = 1 << 14  # rings of more packets than this are not run until they
 _FEW = 3  # times around a loop where wrapping is no question; checks of one guarded exit in a walk
 
 
-def check(pair: Pair, patches: dict[int, str]) -> dict[int, int]:
+def check(pair: Pair, patches: dict[int, str], elections: Elections) -> dict[int, int]:
     """Run the probes; registers of each store that only fill the room in front of a packet's clocks."""
     layout = Layout.of((pair.claim or {}).get("slot") or {})
     packets = packets_of(pair.claim or {}, pair.word_bytes)
@@ -57,7 +58,7 @@ def check(pair: Pair, patches: dict[int, str]) -> dict[int, int]:
             # Where addresses are recorded, every way once with all accesses made, once with none.
             wishes = (True, False) if accesses and number == 0 else (None,)
             for wish in wishes:
-                run = _Run(pair, course, launch, actions, packets, tally, wish)
+                run = _Run(pair, course, launch, actions, packets, tally, wish, elections)
                 if not run.take(walk, wrap=number == 0 and wish is not False):
                     return _registers(pair, tally)
     if packets and not tally.checked:
@@ -196,11 +197,13 @@ class _Run:
 
     def __init__(
         self, pair: Pair, course: _Course, launch: Launch, actions: dict[int, Any], packets: dict[int, Packet],
-        tally: _Tally, wish: bool | None,
+        tally: _Tally, wish: bool | None, elections: Elections,
     ) -> None:  # fmt: skip
         self._pair, self._course, self._launch, self._actions, self._tally = pair, course, launch, actions, tally
         self._warp = launch.warp()
-        self._ring = Ring(launch.layout.ring, packets)
+        self._ring = Ring(launch.layout.ring, packets, exact=elections.exact)
+        self._elections = elections
+        self._partial: set[str] = set()  # predicates of lanes that were elected of some lanes alone
         self._stored = 0  # bytes to the ring
         self._guarded: dict[int, int] = {}  # checks at guarded exits
         self._known: set[str] = set()  # kernel registers with a value that an access was seen to use
@@ -255,19 +258,23 @@ class _Run:
         except NotUnderstood as error:
             self._pair.fail(_EFFECTS, f"effect is not understood: {error}", self._pair.output.code[j])
             return False
+        if self._elections.exact and (ins := self._pair.output.code[j]).base == "ELECT":
+            names = set(self._pair.isa.layout.names(ins.writes))
+            self._partial = self._partial | names if j in self._elections.partial else self._partial - names
         if warp.clocks:
             self._ring.runs[self._at][-1].update(warp.clocks)
             warp.clocks.clear()
         return not warp.stores or self._store(j, warp.stores.pop())
 
     def _store(self, j: int, store: Store) -> bool:
-        one_lane = self._pair.output.code[j].guard.removeprefix("@") in self._warp.elected
+        lane = self._pair.output.code[j].guard.removeprefix("@")
+        one_lane, of_all = lane in self._warp.elected, lane not in self._partial
         at, above = store.address - self._launch.slot, store.address - self._launch.header
         if at >= 0 and at + store.size <= self._launch.layout.room:
             self._tally.ring.add(j)
             self._stored += store.size
             for k, value in enumerate(store.data):
-                self._ring.slot[at + 4 * k] = Word(value, j, k, one_lane)
+                self._ring.slot[at + 4 * k] = Word(value, j, k, one_lane, of_all)
         elif above >= 0 and above + store.size <= self._launch.layout.header_bytes:
             self._tally.header.add(j)
             for k, value in enumerate(store.data):

@@ -45,8 +45,7 @@ def check(pair: Pair) -> dict[int, int]:
     sampled.check(pair)
     if patches is None or pair.findings.failed(_EFFECTS, pair.name):
         return {}
-    derived.check(pair)
-    return dryrun.check(pair, patches)
+    return dryrun.check(pair, patches, derived.check(pair))
 
 
 def _allowed(pair: Pair, ins: Instruction) -> None:

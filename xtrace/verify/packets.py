@@ -62,6 +62,7 @@ class Word(NamedTuple):
     store: int
     part: int
     one_lane: bool = False  # stored by the lane that an election chose
+    of_all: bool = True  # among all lanes of the warp
 
 
 def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] | str:
@@ -143,6 +144,7 @@ class Ring:
     slot: dict[int, Word] = field(default_factory=dict)
     header: dict[int, int | None] = field(default_factory=dict)
     runs: dict[int, list[set[int]]] = field(default_factory=dict)
+    exact: frozenset[int] = frozenset()  # instructions before which something is recorded that addresses derive from
     accesses: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)  # address, and whether it was accessed
     payload: set[tuple[int, int]] = field(default_factory=set)  # (store, part) that was a clock or a tag
     filler: set[tuple[int, int]] = field(default_factory=set)  # (store, part) in front of a packet's clocks
@@ -253,6 +255,8 @@ class Ring:
                 return f"event {event} of packet {packet.tag} is not the address of its access"
             if not all(word is not None and word.one_lane for word in words):
                 return f"event {event} of packet {packet.tag} may mix the addresses of several lanes"
+            if packet.sites[event] in self.exact and not all(word is not None and word.of_all for word in words):
+                return f"event {event} of packet {packet.tag} may be another lane's than what is derived from it"
         return ""
 
     def _parts(self, packet: Packet, place: int) -> None:

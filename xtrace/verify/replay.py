@@ -73,12 +73,13 @@ def _mismatch(
     claim: Mapping[str, Any], recorded: Recorded, seen: Mapping[int, tuple[int, ...]], made: Mapping[int, int]
 ) -> int | None:
     """By how much a reader would be wrong; None: not at all, or it would know that it does not know."""
-    needed = [claim["from"], *(term["site"] for term in claim["terms"])]
+    terms = claim.get("terms") or ()
+    needed = [claim["from"], *(term["site"] for term in terms)]
     if any(n not in seen for n in needed) or claim["id"] not in made:
         return None
     low, high = seen[claim["from"]]
     total = low + (high << 32) + recorded[claim["from"]][0].offset + claim["offset"]
-    for term in claim["terms"]:
+    for term in terms:
         words = seen[term["site"]]
         value = words[0] + (words[1] << 32) if term["part"] == "pair" else words[term["part"] == "high"]
         if term["signed"] and term["part"] != "pair":
