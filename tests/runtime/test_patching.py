@@ -19,6 +19,15 @@ def test_address_and_slot_count_are_written_and_nothing_else() -> None:
     assert out[30:] == traced[30:]
 
 
+def test_a_kernel_that_emits_no_packets_needs_no_address_of_a_ring() -> None:
+    _, traced = images()
+    document = trace_map(traced)
+    entry = document["kernels"][0]
+    entry["packets"], entry["patches"] = [], entry["patches"][2:]
+    out = patch_image(traced, document, {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
+    assert struct.unpack_from("<QQI", out, 10) == (0, TABLE, 7)
+
+
 def test_a_kernel_without_target_stays_unpatched() -> None:
     _, traced = images()
     assert patch_image(traced, trace_map(traced), {}) == traced

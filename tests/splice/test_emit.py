@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from xtrace.isa import for_arch
@@ -10,15 +12,14 @@ from xtrace.isa.nvidia.decide import Decision
 from xtrace.isa.nvidia.emit import (
     Cursor,
     ExitRegisters,
-    PrologueRegisters,
     SlotLayout,
     Step,
     Store,
     UniformState,
     exit_island,
     packet,
-    prologue,
 )
+from xtrace.isa.nvidia.prologue import PrologueRegisters, head, prologue, rest
 from xtrace.isa.nvidia.schedule import Island
 
 STATE = UniformState(address=60, offset=59, header=56, timer=55, clock=54, smid=53)
@@ -43,9 +44,19 @@ def _parked(gaps: list[int]) -> list[Island]:
     return packet(STATE, SLOT, steps, gaps)
 
 
+def _registers(block: tuple[int, int, int] | None) -> PrologueRegisters:
+    return PrologueRegisters((30, 31), tuple(range(PrologueRegisters.needed(block))), UNIFORM, 0, 2, block)
+
+
 def _prologue(block: tuple[int, int, int] | None, decision: Decision | None = None) -> Island:
-    registers = PrologueRegisters(tuple(range(PrologueRegisters.needed(block))), UNIFORM, 0, 2, block)
-    return prologue(STATE, SLOT, registers, decision=decision)
+    return prologue(STATE, SLOT, _registers(block), decision=decision)
+
+
+def _sunk(
+    block: tuple[int, int, int] | None, *, carried: bool, slot: SlotLayout | None = SLOT, settled: int = 1
+) -> list[Island]:
+    second = rest(STATE, slot, _registers(block), ((40, 3), (41, 0)), carried=carried, settled=settled)
+    return [head(STATE, (30, 31), carried=carried), second]
 
 
 def _exit(quads: tuple[int, ...], pair: int | None, predicate: int | None = 3) -> Island:
@@ -62,6 +73,9 @@ ISLANDS = {
     "prologue, line block": [_prologue((256, 1, 1))],
     "prologue, known block": [_prologue((16, 8, 2))],
     "prologue, any block": [_prologue(None)],
+    "sunk prologue, neighbours": _sunk((256, 1, 1), carried=True),
+    "sunk prologue, times kept at once": _sunk((256, 1, 1), carried=False),
+    "sunk prologue of any block, no packets": _sunk(None, carried=True, slot=None, settled=40),
     "prologue, every third CTA": [_prologue((256, 1, 1), Decision(3, 2, None, 0))],
     "prologue, some warps": [_prologue((16, 8, 2), Decision(1, 0, 0xF0, 0))],
     "prologue, some warps of some CTAs": [_prologue(None, Decision(12, 5, 0x2A, 0))],
@@ -171,6 +185,38 @@ def test_only_the_prologue_and_records_move_the_record_address(
                 written |= ins.writes
         if name.startswith("exit"):
             assert not written & state, layout.names(written & state)
+
+
+@pytest.mark.parametrize("name", [n for n in ISLANDS if n.startswith("sunk")])
+def test_a_sunk_prologue_is_done_when_it_says(name: str, decoded: dict[str, list[tuple[Instruction, ...]]]) -> None:
+    isa = for_arch("sm_90a")
+    settled = 40 if "no packets" in name else 1
+    reader = next(ins for part in decoded["exit, two quads"] for ins in part if ins.base == "MOV")
+    line = [(time, ins) for time, ins in _timeline(decoded[name][1:], settled)]
+    at = line[-1][0] + max(line[-1][1].control.stall, 1) + settled
+    for time, ins in line:
+        everything = replace(reader, reads=isa.layout.everything)
+        assert at - time >= isa.required_distance(ins, everything), ins.text
+
+
+def test_the_head_of_a_sunk_prologue_reads_the_times_and_nothing_else(
+    decoded: dict[str, list[tuple[Instruction, ...]]],
+) -> None:
+    first, second = decoded["sunk prologue, neighbours"]
+    assert [ins.base for ins in first] == ["CS2R", "CS2R"]
+    assert not [ins for ins in second if "CLOCK" in ins.text or "TIMER" in ins.text]
+    assert [ins.base for ins in decoded["sunk prologue, times kept at once"][0]] == ["CS2R", "CS2R", "R2UR", "R2UR"]
+
+
+def test_a_kernel_without_packets_has_no_ring_to_set_up(decoded: dict[str, list[tuple[Instruction, ...]]]) -> None:
+    written = 0
+    for part in decoded["sunk prologue of any block, no packets"]:
+        for ins in part:
+            written |= ins.writes
+    layout = for_arch("sm_90a").layout["UR"]
+    assert not written & (layout.bit(STATE.address) | layout.bit(STATE.address + 1) | layout.bit(STATE.offset))
+    assert written & layout.bit(STATE.header)
+    assert written & layout.bit(STATE.smid)
 
 
 def test_a_captured_clock_is_stored_in_the_next_island_without_stalling(

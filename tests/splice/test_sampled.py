@@ -16,7 +16,8 @@ from xtrace.fidelity import compare
 from xtrace.image import Image, eiattr, parse
 from xtrace.isa import for_arch
 from xtrace.isa.nvidia.decide import Decision
-from xtrace.isa.nvidia.emit import PrologueRegisters, SlotLayout, UniformState, prologue
+from xtrace.isa.nvidia.emit import SlotLayout, UniformState
+from xtrace.isa.nvidia.prologue import PrologueRegisters, prologue
 from xtrace.sampling import Sampling
 from xtrace.splice import Options, SpliceResult, apply, plan, plan_kernel
 from xtrace.verify import verify
@@ -146,7 +147,7 @@ def test_decisions_are_right_for_any_cta_and_warp() -> None:
     islands = []
     for decision, block in cases:
         general = tuple(range(10, 10 + PrologueRegisters.needed(block)))
-        registers = PrologueRegisters(general, tuple(range(4, 12)), 0, 2, block)
+        registers = PrologueRegisters((8, 9), general, tuple(range(4, 12)), 0, 2, block)
         islands.append(prologue(state, SlotLayout(16384, 8192), registers, decision=decision))
     codes = isa.decode_many([b"".join(w.to_bytes(16, "little") for w in i.words) for i in islands])
     for (decision, block), code in zip(cases, codes, strict=True):

@@ -79,7 +79,7 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
             raise BadInput("XT5010", "this kernel was not traced", where=name, hint="splice it, or choose another")
         _check_target(target, entry["slot"], name)
         words = target.words()
-        missing = set(words)
+        missing = set(words) if entry["packets"] else set(words) - {"buffer_lo", "buffer_hi"}  # no packets, no ring
         for patch in entry["patches"]:
             offset, value = int(patch["offset"]), str(patch["value"])
             if value not in words:

@@ -132,7 +132,7 @@ class SimulatedMachine(SimulatedDevice):
                     words[entry["name"], patch["value"]] = int.from_bytes(image[at : at + 4], "little")
                     clean[at : at + 4] = bytes(len(clean[at : at + 4]))
             if hashlib.sha256(clean).hexdigest() == trace_map["output"]["sha256"]:
-                return {e["name"]: target for e in trace_map["kernels"] if (target := _target(e, words)).address}
+                return {e["name"]: target for e in trace_map["kernels"] if (target := _target(e, words)).table}
         return {}
 
 

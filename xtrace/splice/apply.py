@@ -15,18 +15,19 @@ from xtrace.isa.nvidia import encode
 from xtrace.isa.nvidia.decide import COPY
 from xtrace.isa.nvidia.emit import (
     ExitRegisters,
-    PrologueRegisters,
+    SlotLayout,
     Step,
     exit_island,
     packet,
-    prologue,
     wait_island,
 )
+from xtrace.isa.nvidia.prologue import PrologueRegisters, head, prologue, rest
 from xtrace.isa.nvidia.schedule import Island
 
 from .mapfile import kernel_map, trace_map
-from .model import FILLINGS, KernelPlan, PlacedSite, Plan
+from .model import FILLINGS, KernelPlan, PlacedSite, Plan, SunkPrologue
 from .sample import decision_of
+from .sink import uniform_scratch
 
 __all__ = ["SpliceResult", "apply"]
 
@@ -56,24 +57,34 @@ class SplicedKernel:
     copy: int | None  # text offset of the untouched copy that warps run which are not sampled
 
 
+def _presets(plan: KernelPlan) -> list[tuple[int, int]]:
+    presets = [(k.tag_register, k.tag) for k in plan.packets if k.preset and k.tag_register is not None]
+    return presets + [(register, 0) for k in plan.packets for register in k.carried]
+
+
 def _prologue(plan: KernelPlan, site: PlacedSite) -> Island:
+    """The part of the prologue at the entry: all of it, unless most of it is sunk."""
     a, state = plan.analysis, plan.state
     assert state is not None
-    assert plan.slot is not None
+    if plan.sunk is not None:
+        return head(state, plan.sunk.registers.times, carried=plan.sunk.carried)
     assert site.scoreboard is not None
-    layout = a.isa.layout
-    taken = a.liveness.before[0] | state.bits
-    uniform = [n for n in range(encode.URZ) if not taken & layout["UR"].bit(n)]
-    uniform.sort(key=lambda n: bool(a.named & layout["UR"].bit(n)))  # registers the kernel never names first
-    rest = tuple(uniform[:8])
-    upred = next((n for n in range(7) if not taken & layout["UP"].bit(n)), None)
-    if len(rest) < 8 or upred is None:
+    uniform = uniform_scratch(a, 0, state)
+    if uniform is None:
         raise Refused("XT3030", "no free uniform registers at the kernel's entry", where=a.where)
     block = a.kernel.required_threads
-    regs = PrologueRegisters(site.scratch, rest, upred, site.scoreboard, block)
-    presets = [(k.tag_register, k.tag) for k in plan.packets if k.preset and k.tag_register is not None]
-    presets += [(register, 0) for k in plan.packets for register in k.carried]
-    return prologue(state, plan.slot, regs, presets, decision_of(plan.sample, site.predicate))
+    timer, clock, *general = site.scratch
+    regs = PrologueRegisters((timer, clock), tuple(general), *uniform, site.scoreboard, block)
+    return prologue(state, _ring(plan), regs, _presets(plan), decision_of(plan.sample, site.predicate))
+
+
+def _rest(plan: KernelPlan, sunk: SunkPrologue) -> Island:
+    assert plan.state is not None
+    return rest(plan.state, _ring(plan), sunk.registers, _presets(plan), carried=sunk.carried, settled=sunk.settled)
+
+
+def _ring(plan: KernelPlan) -> SlotLayout | None:
+    return plan.slot if plan.emits else None
 
 
 def _island(plan: KernelPlan, p: PlacedSite) -> Island:
@@ -84,7 +95,7 @@ def _island(plan: KernelPlan, p: PlacedSite) -> Island:
     assert p.scoreboard is not None
     regs = ExitRegisters(p.quads, p.pair, p.predicate, p.scoreboard)
     pc = plan.analysis.instructions[p.site.index].pc
-    return exit_island(state, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last)
+    return exit_island(state, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last, emits=plan.emits)
 
 
 def _packet_islands(plan: KernelPlan) -> dict[int, Island]:
@@ -128,12 +139,12 @@ def _merge(first: Island | None, second: Island) -> Island:
     return Island(words + second.words, first.patches + moved)
 
 
-def _aligned(a: KernelAnalysis, islands: dict[int, Island], filling: int) -> dict[int, Island]:
+def _aligned(a: KernelAnalysis, islands: dict[int, Island], filling: int, sunk: int | None) -> dict[int, Island]:
     """Fill islands up with NOPs so that the kernel's loops begin where they began, relative to the lines of the
     instruction cache; measured (decision 0002), a loop that is shifted by part of a line costs up to half a percent.
 
     Inside loops what is best depends on how the warps of a CTA fall into step, which no static rule was found for:
-    ``filling`` chooses among equivalent ones, to be compared by measurement.
+    ``filling`` chooses among equivalent ones, to be compared by measurement. ``sunk`` is where most of the prologue is.
     """
     out: dict[int, Island] = {}
     heads = sorted(a.cfg.blocks[loop.head].first for loop in a.loops if loop.depth == 1)
@@ -141,6 +152,8 @@ def _aligned(a: KernelAnalysis, islands: dict[int, Island], filling: int) -> dic
     total = 0
     for n, i in enumerate(places):
         words = len(islands[i].words)
+        if i == sunk and heads:  # where the kernel waits, NOPs are free
+            words += -sum(len(islands[k].words) for k in places if k < heads[0]) % _LINE
         if a.loop_of(i) is None:
             head = next((h for h in heads if h >= i), None)
             if head is not None and (n + 1 == len(places) or places[n + 1] >= head):
@@ -168,10 +181,13 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
         i = p.site.index
         islands[i] = _merge(islands.get(i), records[i] if p.site.kind == "record" else _island(plan, p))
         kinds.setdefault(i, "prologue" if p.site.kind == "entry" else p.site.kind)
+    if plan.sunk is not None:
+        islands[plan.sunk.index] = _rest(plan, plan.sunk)
+        kinds[plan.sunk.index] = "prologue rest"
     for i, mask in plan.waits.items():
         islands[i] = wait_island(mask)
         kinds[i] = "wait"
-    islands = _aligned(a, islands, plan.layout % FILLINGS)
+    islands = _aligned(a, islands, plan.layout % FILLINGS, plan.sunk.index if plan.sunk else None)
     starts = [i * size for i in sorted(islands)]
     sums = [0]
     for i in sorted(islands):

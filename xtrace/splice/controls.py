@@ -30,8 +30,8 @@ def prologue_only(plan: Plan) -> SpliceResult:
 def clocks_only(plan: Plan) -> SpliceResult:
     """The prologue, the headers at the exits, and one word for each event: its clock is read into a dead register.
 
-    No clock is stored, no cursor moved, no lane elected for it. ``clock_reads`` of a kernel in the map says how many
-    events have their word. Raises the errors of :func:`xtrace.splice.apply`.
+    No clock is stored, no cursor set up or moved, no lane elected for it. ``clock_reads`` of a kernel in the map says
+    how many events have their word. Raises the errors of :func:`xtrace.splice.apply`.
     """
     kernels = []
     for k in plan.kernels:
@@ -39,6 +39,7 @@ def clocks_only(plan: Plan) -> SpliceResult:
         reads = [PlacedSite(p.site, p.id, register, moved=p.moved) for p, register in _reads(k, free)]
         ends = [_alone(k, p) for p in k.placed if p.site.kind != "record"]
         kernel = _without_packets(k, sorted([*reads, *ends], key=lambda p: p.site.index))
+        kernel.emits = False
         kernel.packets = [Packet(0, [p], [p], [], []) for p in reads]
         kernels.append(kernel)
     result = _applied(plan, kernels, "clocks only", {"packets": []})

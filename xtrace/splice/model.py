@@ -10,6 +10,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.values import Written
 from xtrace.image import Image
 from xtrace.isa.nvidia.emit import Address, Cursor, SlotLayout, Store, UniformState
+from xtrace.isa.nvidia.prologue import PrologueRegisters
 from xtrace.probe import Site
 from xtrace.sampling import Sampling
 
@@ -230,6 +231,16 @@ class Packet:
                 del self.gaps[min(k, len(self.gaps) - 1)]
 
 
+@dataclass(frozen=True, slots=True)
+class SunkPrologue:
+    """The prologue but for its reads of the entry times, and where it stands."""
+
+    index: int
+    registers: PrologueRegisters
+    carried: bool  # the entry times stay in their general registers up to here
+    settled: int  # cycles from here to the next island, at least
+
+
 @dataclass
 class KernelPlan:
     """The plan of one kernel; ``state`` is None when the kernel as a whole is refused."""
@@ -246,6 +257,8 @@ class KernelPlan:
     layout: int = 0
     form: Form = Form.SCHEDULED
     sample: Sampling | None = None
+    emits: bool = True  # whether there are packets, and so a ring and a cursor
+    sunk: SunkPrologue | None = None  # None: the prologue is whole, at the entry
 
     @property
     def records(self) -> list[PlacedSite]:

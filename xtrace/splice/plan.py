@@ -9,7 +9,8 @@ from xtrace.analysis import KernelAnalysis, analyse_all
 from xtrace.errors import BadInput, Refused
 from xtrace.image import Image, Kernel
 from xtrace.isa.model import Flow
-from xtrace.isa.nvidia.emit import PrologueRegisters, UniformState
+from xtrace.isa.nvidia.emit import UniformState
+from xtrace.isa.nvidia.prologue import PrologueRegisters
 from xtrace.probe import Site, select, validate
 
 from .accesses import place_accesses
@@ -33,6 +34,7 @@ from .packets import form_packet
 from .resources import FreeFinder
 from .rotate import rotated_packet
 from .sample import image_rule, refusal
+from .sink import sunk_prologue
 from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
@@ -113,8 +115,11 @@ def _plan_kernel(
     for p in _islands(result):
         p.shared_waits = free.shared_waits(p.site.index, sum(1 << n for n in set(p.general)), p.scoreboard)
     result.slot = _slot(result, options)
+    result.emits = bool(result.packets)
+    _sink_prologue(result, free)
     top = max((r for p in _islands(result) for r in p.general), default=0)
     top = max([top, *(packet.registers.bit_length() - 1 for packet in result.packets)])
+    top = max([top, *(result.sunk.registers.general if result.sunk else ())])
     if not a.moves_registers:
         result.registers = max(a.kernel.registers, top + 1 + a.isa.reserved_registers)
     result.placed.sort(key=lambda p: p.site.index)
@@ -167,7 +172,7 @@ def _uniform_state(a: KernelAnalysis) -> UniformState | None:
 def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
     here = free.at(0)
     entry = next(s for s in sites if s.kind == "entry")
-    needed = PrologueRegisters.needed(result.analysis.kernel.required_threads)
+    needed = 2 + PrologueRegisters.needed(result.analysis.kernel.required_threads)
     scratch = tuple(r for r in (here.take(1) for _ in range(needed)) if r is not None)
     if len(scratch) < needed or not here.scoreboards:
         result.refused.append(RefusedSite(entry, f"fewer than {needed} registers are dead at the kernel's entry"))
@@ -179,6 +184,14 @@ def _place_entry(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) ->
             return
         predicate = here.predicates[0]
     result.placed.append(PlacedSite(entry, scoreboard=here.scoreboards[0], scratch=scratch, predicate=predicate))
+
+
+def _sink_prologue(result: KernelPlan, free: FreeFinder) -> None:
+    """Most of the prologue to a better place, if there is one. The entry keeps what the times need."""
+    result.sunk = sunk_prologue(result, free)
+    if result.sunk is not None:
+        entry = next(p for p in result.placed if p.site.kind == "entry")
+        entry.scratch, entry.scoreboard = result.sunk.registers.times, None
 
 
 def _candidates(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xtrace.isa.model import Instruction
+from xtrace.verify import prologue
 from xtrace.verify.accesses import read_registers
 from xtrace.verify.certificate import Promise
 from xtrace.verify.lanes import parted
@@ -60,9 +61,10 @@ def _acts(ins: Instruction) -> bool:
 def _registers(pair: Pair, filler: Mapping[int, int]) -> _Registers:
     layout, code, recorded = pair.isa.layout, pair.output.code, read_registers(pair)
     moved = overwritten = 0
-    for _, island in pair.align.islands()[1:]:
+    beginning = prologue.parts(pair)
+    for i, island in pair.align.islands():
         known = 0
-        for j in island:
+        for j in () if i in beginning else island:
             known |= code[j].reads
             moved |= code[j].writes
             overwritten |= code[j].writes & ~known

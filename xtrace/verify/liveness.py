@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xtrace.isa.model import Flow, Instruction
+from xtrace.verify import prologue
 from xtrace.verify.accesses import read_registers
 from xtrace.verify.certificate import Promise
 from xtrace.verify.ownership import fence_window, matrix_owned, register_caps
@@ -155,8 +156,9 @@ def _uniform(pair: Pair, filler: Mapping[int, int]) -> None:
         pair.fail(_LIVE, f"probes keep state in {_names(pair, hit)}, which the kernel uses")
     if pair.claim is not None:
         own = state
-        for _, island in pair.align.islands()[1:]:  # the prologue may use what the kernel has not touched yet
-            for j in island:
+        beginning = prologue.parts(pair)
+        for i, island in pair.align.islands():
+            for j in () if i in beginning else island:  # the prologue may use what the kernel has not touched yet
                 own |= pair.output.code[j].writes & layout["UR"].mask & ~named
         unclaimed = set(layout.names(own)) - set(pair.claim.get("probe_registers") or ())
         if unclaimed:

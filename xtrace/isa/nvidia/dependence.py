@@ -18,6 +18,7 @@ __all__ = [
     "Claim",
     "Problem",
     "Task",
+    "arrives",
     "between",
     "carried_id",
     "foreign",
@@ -74,6 +75,11 @@ def foreign(op: Op, known: int) -> bool:
 def tail(op: Op) -> int:
     """Cycles behind a last op: a kernel instruction may overwrite what it has not read yet."""
     return 2 if op.unit in READS_LATE or op.settle else 1
+
+
+def arrives(op: Op) -> int:
+    """Cycles from issue until every consumer sees a result of fixed latency; 0 where there is none."""
+    return _LATEST.get(op.unit, 0) if op.writes and op.write_sb is None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,6 @@ def problem(
         released_by = (*map(carried_id, conflicts[j]), *(i for i in range(j) if _claims_conflict(own[i], op)))
         claims = tuple(sb for sb in (op.write_sb, op.read_sb) if sb is not None)
         release = release_cycles(op.word) if claims else 0
-        arrives = _LATEST.get(op.unit, 0) if op.writes and op.write_sb is None else 0
         clock = op.word & 0xFFF == _CLOCK_READ
         tasks.append(
             Task(
@@ -153,7 +158,7 @@ def problem(
                 claims,
                 release,
                 clock,
-                arrives,
+                arrives(op),
                 tail(op),
             )
         )

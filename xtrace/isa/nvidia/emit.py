@@ -1,4 +1,4 @@
-"""Probe code for sm_90: prologue, packet and exit islands as scheduled words.
+"""Probe code for sm_90: packet and exit islands as scheduled words. The prologue has its own module.
 
 The code is written as straight-line :class:`Op` lists; :mod:`.schedule` turns them into words with stall
 counts and scoreboard waits that satisfy every dependence inside the probe code.
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from . import encode as e
-from .decide import Decision
 from .encode import Op, SpecialRegister
 from .schedule import Island, Scheduler, schedule
 
@@ -19,14 +18,12 @@ __all__ = [
     "Address",
     "Cursor",
     "ExitRegisters",
-    "PrologueRegisters",
     "SlotLayout",
     "Step",
     "Store",
     "UniformState",
     "exit_island",
     "packet",
-    "prologue",
     "wait_island",
 ]
 
@@ -60,22 +57,6 @@ class SlotLayout:
 
 HEADER_BYTES = 32
 SMID_BITS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class PrologueRegisters:
-    """Registers that are dead at the kernel's entry."""
-
-    general: tuple[int, ...]  # scratch registers, as many as :meth:`needed` says
-    uniform: tuple[int, ...]  # eight scratch uniform registers
-    uniform_predicate: int
-    scoreboard: int
-    block: tuple[int, int, int] | None  # threads per CTA where the image fixes them
-
-    @staticmethod
-    def needed(block: tuple[int, int, int] | None) -> int:
-        """General scratch registers: four where the block is known to be a line, else six."""
-        return 4 if block is not None and block[1] == block[2] == 1 else 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,82 +117,6 @@ class Step:
     wait_first: int = 0  # scoreboards of earlier probe stores to wait for
     wait_last: bool = False  # wait for our own stores before the kernel goes on
     shared_waits: tuple[tuple[int, int], ...] = ()  # (scoreboard of the kernel, registers to write behind its wait)
-
-
-_CONST_NTID = (0x0, 0x4, 0x8)  # c[0] offsets of blockDim, family sm_90
-_CONST_NCTAID = (0xC, 0x10)
-
-
-def prologue(
-    state: UniformState,
-    slot: SlotLayout,
-    regs: PrologueRegisters,
-    presets: Sequence[tuple[int, int]] = (),
-    decision: Decision | None = None,
-) -> Island:
-    """Entry island: capture the entry times, compute the warp's slot, set up the cursor. Stores nothing.
-
-    ``presets`` are (register, tag) pairs of packets whose tag register is theirs alone. With a ``decision`` warps that
-    are not sampled leave for the untouched copy of the kernel as early as they can: everything that the decision does
-    not need comes behind it.
-    """
-    timer, clock, sm, a, b, c = (*regs.general, 0, 0)[:6]  # a line block has no use for the last two
-    cx, cy, cz, gx, gy, nx, ny, nz = regs.uniform
-    sb, upred = regs.scoreboard, regs.uniform_predicate
-    sr = SpecialRegister
-    line = regs.block is not None and regs.block[1] == regs.block[2] == 1
-    times = [e.cs2r32(timer, sr.GLOBALTIMER_LO), e.cs2r32(clock, sr.CLOCK_LO)]
-    thread = [e.s2r(a, sr.TID_X, sb), *([] if line else [e.s2r(b, sr.TID_Y, sb), e.s2r(c, sr.TID_Z, sb)])]
-    cta = [e.s2ur(cx, sr.CTAID_X, sb), e.s2ur(cy, sr.CTAID_Y, sb), e.s2ur(cz, sr.CTAID_Z, sb)]
-    multiprocessor = [e.s2r(sm, sr.SMID, sb)]
-    grid = [e.uldc(gx, _CONST_NCTAID[0]), e.uldc(gy, _CONST_NCTAID[1])]
-    block = [] if regs.block else [e.uldc(n, at) for n, at in zip((nx, ny, nz), _CONST_NTID, strict=True)]
-    begin = [
-        e.umov_imm(state.address, 0, "buffer_lo"),
-        e.umov_imm(state.address + 1, 0, "buffer_hi"),
-        e.umov_imm(state.header, 0, "header_lo"),
-        e.umov_imm(state.header + 1, 0, "header_hi"),
-        e.umov_imm(state.offset, 0),
-        e.r2ur(state.timer, timer),
-        e.r2ur(state.clock, clock),
-    ]
-    warp = []
-    if regs.block:  # the image fixes the block size: constants instead of reads of blockDim
-        warp += [e.umov_imm(nx, regs.block[0]), e.umov_imm(ny, regs.block[1])]
-        warp += [e.umov_imm(nz, -(-regs.block[0] * regs.block[1] * regs.block[2] // 32))]
-    if not line:
-        warp += [e.imad_uniform(c, c, ny, b), e.imad_uniform(a, c, nx, a)]
-    warp.append(e.shift_right(a, a, 5))
-    if not regs.block:
-        warp += [e.uimad(nz, nz, ny, e.URZ), e.uimad(nz, nz, nx, e.URZ)]
-        warp += [e.uiadd_imm(nz, nz, 31), e.ushift_right(nz, nz, 5)]  # warps per CTA
-    warp.append(e.r2ur(ny, a))  # warp in CTA
-    keep = [e.r2ur(state.smid, sm)]
-    number = [e.uimad(cz, cz, gy, cy), e.uimad(cz, cz, gx, cx)]  # CTA number in the grid
-    place = [
-        e.uimad(cz, cz, nz, ny),  # slot
-        e.usetp_less_imm(upred, cz, 0, "slot_count"),
-        e.usel_imm(cz, cz, 0, upred, "slot_count"),
-        e.uimad_wide_imm(state.address, cz, slot.stride, state.address),
-        e.uimad_wide_imm(state.header, cz, HEADER_BYTES, state.header),
-        *(e.mov_imm(register, tag) for register, tag in presets),
-    ]
-    if decision is None:
-        return schedule([*times, *thread, *cta, *multiprocessor, *grid, *block, *begin, *warp, *keep, *number, *place])
-    cta_parts, warp_parts = decision.needs_cta, decision.needs_warp
-    parts = [
-        (True, times),
-        (warp_parts, thread),
-        (cta_parts, cta + grid),
-        (warp_parts, block),
-        (False, multiprocessor + begin),
-        (warp_parts, warp),
-        (False, keep),
-        (cta_parts, number),
-    ]  # in an order in which each needs nothing of later ones, whichever of them come first
-    first, later = ([op for early, ops in parts if early is which for op in ops] for which in (True, False))
-    leave = decision.ops(cta=cz, warp=ny, scratch=(cx, cy), register=sm, scoreboard=sb)
-    return schedule([*first, *leave, *later, *place])
 
 
 def wait_island(scoreboards: int) -> Island:
@@ -292,8 +197,13 @@ def _address_ops(address: Address) -> list[Op]:
     return [replace(op, settle=True) for op in ops] if address.settle else ops
 
 
-def exit_island(state: UniformState, regs: ExitRegisters, exit_pc: int, *, wait_first: int, wait_last: bool) -> Island:
-    """Exit island: the warp's header, 32 bytes written at once. ``wait_last`` where some lanes go on."""
+def exit_island(
+    state: UniformState, regs: ExitRegisters, exit_pc: int, *, wait_first: int, wait_last: bool, emits: bool = True
+) -> Island:
+    """Exit island: the warp's header, 32 bytes written at once.
+
+    ``wait_last`` where some lanes go on; ``emits``: whether the kernel has packets, and so an offset.
+    """
     sr = SpecialRegister
 
     def guarded(op: Op) -> Op:
@@ -308,7 +218,8 @@ def exit_island(state: UniformState, regs: ExitRegisters, exit_pc: int, *, wait_
                 return [e.mov_uniform(d, state.smid), e.mov_imm(d + 1, exit_pc)]
             case 16:
                 return [e.cs2r64(d, sr.GLOBALTIMER_LO)]
-        return [e.cs2r32(d, sr.CLOCK_LO), e.mov_uniform(d + 1, state.offset)]
+        emitted = e.mov_uniform(d + 1, state.offset) if emits else e.mov_imm(d + 1, 0)
+        return [e.cs2r32(d, sr.CLOCK_LO), emitted]
 
     rest = list(regs.quads)
     ops: list[Op] = []

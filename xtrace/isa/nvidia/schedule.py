@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from . import encode as e
-from .dependence import READ_LATE, SEEN, Claim, Problem, between, foreign, problem, tail
+from .dependence import READ_LATE, SEEN, Claim, Problem, arrives, between, foreign, problem, tail
 from .encode import Op, Unit
 from .occupation import release_cycles
 from .ordering import best_order
@@ -110,6 +110,11 @@ class Scheduler:
             bits |= op.writes
         return bits
 
+    @property
+    def unsettled(self) -> int:
+        """Cycles from here until every result of fixed latency has arrived."""
+        return max((at + arrives(op) for op, at in self._done), default=0) - self._free
+
     def _state(self) -> tuple[int, dict[int, _Pending], dict[int, _Pending], int]:
         return len(self._done), dict(self._pending_write), dict(self._pending_read), self._free
 
@@ -148,10 +153,13 @@ class Scheduler:
         return op, time
 
 
+def _idle(cycles: int) -> list[int]:
+    """NOPs that take so long."""
+    return [e.nop().word | _control(min(rest, 15), e.nop()) << 105 for rest in range(cycles, 0, -15)]
+
+
 def _words(start: int, issued: list[tuple[Op, int]]) -> Island:
-    words: list[int] = []
-    for early in range(issued[0][1] - start, 0, -15):  # the kernel's last stall is not ours to lengthen
-        words.append(e.nop().word | _control(min(early, 15), e.nop()) << 105)
+    words = _idle(issued[0][1] - start)  # the kernel's last stall is not ours to lengthen
     patches: list[Patch] = []
     for k, (op, time) in enumerate(issued):
         gap = issued[k + 1][1] - time if k + 1 < len(issued) else tail(op)
@@ -159,11 +167,17 @@ def _words(start: int, issued: list[tuple[Op, int]]) -> Island:
         if op.patch:
             patches.append(Patch(len(words), op.patch))
         words.append(op.word | _control(stall, op) << 105)
-        for rest in range(gap - stall, 0, -15):
-            words.append(e.nop().word | _control(min(rest, 15), e.nop()) << 105)
+        words += _idle(gap - stall)
     return Island(tuple(words), tuple(patches))
 
 
-def schedule(ops: list[Op]) -> Island:
-    """The fewest stall cycles that satisfy every dependence inside one island."""
-    return Scheduler().island(ops)
+def schedule(ops: list[Op], *, settled: int | None = None) -> Island:
+    """The fewest stall cycles that satisfy every dependence inside one island.
+
+    With ``settled``, results of fixed latency have arrived so many cycles behind the island, which ends in a stall of
+    its own where need be.
+    """
+    scheduler = Scheduler()
+    island = scheduler.island(ops)
+    late = 0 if settled is None else scheduler.unsettled - settled
+    return Island((*island.words, *_idle(late)), island.patches)
