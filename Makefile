@@ -17,6 +17,8 @@ RUN_EXTRAS := kernels$(if $(filter-out 0,$(GPUS)),$(comma)gpu$(comma)torch)
 RUN_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(RUN_EXTRAS))
 TEST_EXTRAS := dev,kernels,gpu,slurm
 TEST_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(TEST_EXTRAS))
+# Tests share the cores, file by file as far as that goes; those of a real GPU, some of which time it, have it for themselves.
+TEST_WORKERS ?= $(if $(filter-out 0,$(GPUS)),0,logical)
 
 .PHONY: help run test test-slurm lint fmt bench ablation headline clean
 
@@ -49,7 +51,7 @@ lint: $(TEST_STAMP)  ## style and types
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 
 test: lint  ## lint + all tests that this machine can run (gpu and slurm tests are skipped visibly)
-	XTRACE_REQUIRE=$${XTRACE_REQUIRE-golden,network} $(BIN)/pytest
+	XTRACE_REQUIRE=$${XTRACE_REQUIRE-golden,network} $(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal
 
 test-slurm: $(TEST_STAMP)  ## start a one-node Slurm (root; slurm-wlm, munge), run its tests, take it down whatever happens
 	tests/slurm/single_node.sh up 2; trap 'tests/slurm/single_node.sh down' EXIT; \
