@@ -22,15 +22,15 @@ EARLIER = [form for form in Form if form is not Form.SCHEDULED]
 SAMPLE = ("triton_fa_fwd", "triton_softmax", "warp_specialised")
 
 
-def planned(name: str, form: Form = Form.SCHEDULED) -> Plan:
+def planned(name: str, form: Form = Form.SCHEDULED, records: int = 2048) -> Plan:
     loaded = image(name)
-    return plan(loaded, loaded.kernels, "pp", Options(form=form))
+    return plan(loaded, loaded.kernels, "pp", Options(records, form=form))
 
 
 @pytest.mark.parametrize("form", EARLIER)
 @pytest.mark.parametrize("name", [*SAMPLE, "early_exit", "spin", "triton_moe_gemm"])
 def test_every_promise_holds_in_every_form(name: str, form: Form) -> None:
-    result = apply(planned(name, form))
+    result = apply(planned(name, form, records=64))
     certificate = verify(image(name).data, result.data, result.map)
     assert certificate.ok, certificate.to_json()
     assert result.map["form"] == form.name.lower()

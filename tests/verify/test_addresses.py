@@ -36,19 +36,12 @@ def subjects() -> tuple[Subject, ...]:
 )
 def test_every_certificate_passes(name: str, spec: str) -> None:
     loaded = image(name)
-    result = apply(plan(loaded, loaded.kernels, spec))
+    result = apply(plan(loaded, loaded.kernels, spec, Options(64)))
     verdict = verify(loaded.data, result.data, result.map)
     assert verdict.ok, [str(w) for w in verdict.failures[:5]]
 
 
-@pytest.mark.parametrize("mutator", ADDRESS_MUTATORS, ids=lambda m: m.__name__)
-def test_fault_is_caught(mutator: Mutator) -> None:
-    turn = ADDRESS_MUTATORS.index(mutator) % 2
-    few = [s for n, s in enumerate(subjects()) if n % 2 == turn]
-    assert campaign(mutator, few, 1) or campaign(mutator, subjects(), 1), "no kernel has a place for this fault"
-
-
 @pytest.mark.fuzz
 @pytest.mark.parametrize("mutator", ADDRESS_MUTATORS, ids=lambda m: m.__name__)
-def test_many_faults_are_caught(mutator: Mutator) -> None:
-    assert campaign(mutator, subjects(), MANY)
+def test_fault_is_caught(mutator: Mutator) -> None:
+    assert campaign(mutator, subjects(), MANY), "no kernel has a place for this fault"

@@ -114,20 +114,18 @@ def test_with_a_gpu_every_cell_is_measured_in_fresh_processes(
     tool.write_text('#!/bin/sh\necho "GPU 0: a model (UUID: GPU-0)"\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    output = snakemake(
+    log = snakemake(
         tree,
         "--dry-run",
+        "--printshellcmds",
         "--configfile",
         "configs/quick.yaml",
         "--config",
         "overhead=auto",
         "timelines=[softmax_triton]",
     )
-    jobs = dict(line.split() for line in output.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit())
+    jobs = dict(line.split() for line in log.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit())
     assert jobs["measure"] == "2"
-    log = snakemake(
-        tree, "--dry-run", "--printshellcmds", "--configfile", "configs/quick.yaml", "--config", "overhead=auto"
-    )
     assert "--cells xtrace:sche xtrace:pp proton:sche ptx-probe:sche --processes 6" in log
     assert jobs["trace"] == "1"
     assert jobs["plot_timeline"] == "1"
