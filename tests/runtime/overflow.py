@@ -20,7 +20,7 @@ from xtrace.isa.model import Instruction
 from xtrace.runtime.buffers import SlotLayout, TraceBuffer
 from xtrace.runtime.device import Device, LaunchConfig
 from xtrace.runtime.patching import kernel_entry, patch_image
-from xtrace.splice import Options, SpliceResult, apply, plan
+from xtrace.splice import Clocks, Options, SpliceResult, Stripes, apply, plan
 from xtrace.trace import decode
 from xtrace.verify.emulate import Warp, compile_word
 
@@ -37,6 +37,8 @@ CASES = {
     "three": ("pc:0x270,pp", 3_334, 3),
     "five": ("pc:0xf0,pc:0x270,pc:0x280,pp", 2_000, 5),  # several packets a round
 }
+# The same with the slots of all warps interleaved; in "five" one packet has short clocks.
+STRIPED = {"three": CASES["three"], "five": CASES["five"]}
 # One more, for a GPU alone: one record of each round stands where the lanes of a warp are apart.
 DIVERGENT = {"apart": ("pc:0x1f0,pc:0x1c0,op:BAR.SYNC*", 5_000, 2)}
 
@@ -57,9 +59,11 @@ class Launch:
         return self.events.loc[self.events["slot"] == slot, "site"].tolist()
 
 
-def spliced(probes: str, records: int) -> SpliceResult:
+def spliced(probes: str, records: int, *, striped: bool = False) -> SpliceResult:
     loaded = image(KERNEL)
-    return apply(plan(loaded, [loaded.kernel(KERNEL)], probes, Options(records)))
+    how = (Clocks.SHORT, Stripes.ON) if striped else (Clocks.FULL, Stripes.OFF)
+    options = Options(records, clocks=how[0], stripes=how[1])
+    return apply(plan(loaded, [loaded.kernel(KERNEL)], probes, options))
 
 
 def traced_launch(
@@ -82,6 +86,7 @@ def traced_launch(
 def kept(small: Launch, sites: Sequence[int]) -> int:
     """How many of the records at these sites, the newest of them, fit in the ring of ``small``, packet by packet."""
     packets = {packet["sites"][0]: packet["sites"] for packet in small.entry["packets"]}
+    stripe = small.entry["slot"].get("stripe")
     begun: list[Sequence[int]] = []
     at = 0
     while at < len(sites):
@@ -89,7 +94,7 @@ def kept(small: Launch, sites: Sequence[int]) -> int:
         assert list(sites[at : at + len(begun[-1])]) == list(begun[-1])
         at += len(begun[-1])
     room, records = small.entry["slot"]["ring"], 0
-    while begun and (size := 16 * (len(begun[-1]) // 4 + 1)) <= room:
+    while begun and (size := stripe or 16 * (len(begun[-1]) // 4 + 1)) <= room:
         room -= size
         records += len(begun.pop())
     return records

@@ -201,3 +201,41 @@ def test_the_leading_slots_keep_their_headers(device: SimulatedDevice) -> None:
     assert part.slots == 2
     assert part.headers()["t_entry_ns"].tolist() == [5000, 5001]
     assert part.rows().shape == (2, part.slot.stride)
+
+
+def test_slots_that_interleave_are_read_back_as_far_as_they_were_used(device: SimulatedDevice) -> None:
+    layout = SlotLayout(1024, 1024, stripe=32)
+    warps = [WarpTrace([(1000 + 10 * w + n, 1 + n % 3) for n in range(w)]) for w in range(6)]
+    buffer = TraceBuffer(device, layout, 4)  # the last two share the spill-over slot
+    write_trace(device, buffer.address, buffer.table, 4, layout, warps)
+    ends = [buffer.address + n for n in (-1, 5 * 1024)]
+    assert [device.download(at, 1) for at in ends] == [b"\xa5"] * 2
+    second = device.download(buffer.address + 5 * 32, 5 * 32)  # the second packet of each slot, side by side
+    assert np.frombuffer(second, "<u4").reshape(5, 8)[:, 7].tolist() == [0, 0, 2, 2, 2]
+    trace = buffer.read()
+    assert (trace.slot.ring, trace.slot.stripe) == (128, 32)
+    assert len(trace.data) == 5 * 128 + 5 * 32
+    for whole in (trace, trace.first(3)):
+        document = whole.map_for(trace_map(b""), KERNEL, (32, 1, 1))
+        tables = decode(whole.data, document, KERNEL, grid=whole.slots)
+        for slot in range(whole.slots):
+            mine = tables.events[tables.events["slot"] == slot]
+            assert mine["site"].tolist() == [site for _, site in warps[slot].records]
+            assert (mine["clock"].to_numpy() & 0xFFFFFFFF).tolist() == [clock for clock, _ in warps[slot].records]
+    assert trace.headers()["events"].tolist() == [0, 1, 2, 3]
+
+
+def test_slots_that_interleave_keep_all_of_a_ring_that_wrapped(device: SimulatedDevice) -> None:
+    layout = SlotLayout(64, 64, stripe=32)
+    buffer = TraceBuffer(device, layout, 3)
+    write_trace(device, buffer.address, buffer.table, 3, layout, [WarpTrace([(n, 1) for n in range(1, 6)])] * 3)
+    trace = buffer.read()
+    tables = decode(trace.data, trace.map_for(trace_map(b""), KERNEL), KERNEL)
+    assert tables.events["seq"].tolist() == [3, 4] * 3
+    assert tables.summary["overwritten"] == 9
+
+
+@pytest.mark.parametrize("slot", [{"stripe": 48}, {"stripe": 32, "stride": 2048}, {"stripe": "x"}])
+def test_impossible_stripes_are_refused(slot: dict) -> None:
+    with pytest.raises(BadInput):
+        SlotLayout.of({"stride": 1024, "ring": 1024, "record": 4, "header_bytes": 32, **slot})

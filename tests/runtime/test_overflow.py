@@ -32,11 +32,24 @@ def test_the_newest_records_stay_and_the_dropped_are_counted(case: str) -> None:
     overflow.check(small, whole, rounds * each)
 
 
-def test_warps_without_a_slot_do_not_reach_those_that_have_one() -> None:
+@pytest.mark.parametrize("case", overflow.STRIPED)
+def test_the_newest_records_stay_where_slots_interleave(case: str) -> None:
+    probes, rounds, each = overflow.STRIPED[case]
+    rounds //= 10
+    small = run(overflow.spliced(probes, overflow.RING, striped=True), rounds)
+    whole = run(overflow.spliced(probes, 2048, striped=True), rounds)
+    overflow.check(small, whole, rounds * each)
+    assert small.entry["slot"]["stripe"] == 16
+    assert any("short_clocks" in packet for packet in small.entry["packets"]) == (case == "five")
+    assert small.summary["ambiguous"] == 0
+
+
+@pytest.mark.parametrize("striped", [False, True])
+def test_warps_without_a_slot_do_not_reach_those_that_have_one(striped: bool) -> None:
     probes, rounds, each = overflow.CASES["three"]
     rounds //= 10
-    small = run(overflow.spliced(probes, overflow.RING), rounds, slots=5)
-    whole = run(overflow.spliced(probes, 2048), rounds)
+    small = run(overflow.spliced(probes, overflow.RING, striped=striped), rounds, slots=5)
+    whole = run(overflow.spliced(probes, 2048, striped=striped), rounds)
     overflow.check(small, whole, rounds * each, slots=5)
     assert small.summary["warps_without_slot"] == overflow.CONFIG.warps - 5
     assert small.summary["spill_over"]

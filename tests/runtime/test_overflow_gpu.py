@@ -64,6 +64,18 @@ def test_the_newest_records_stay_and_the_dropped_are_counted(device: Any, case: 
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("case", overflow.STRIPED)
+def test_the_newest_records_stay_where_slots_interleave(device: Any, case: str) -> None:
+    """Also the times: all clocks of a packet with short ones are those of a round, between the neighbours' clocks."""
+    probes, rounds, each = overflow.STRIPED[case]
+    small = run(device, overflow.spliced(probes, overflow.RING, striped=True), rounds)
+    whole = run(device, overflow.spliced(probes, 32768, striped=True), rounds)
+    overflow.check(small, whole, rounds * each)
+    assert small.outputs == whole.outputs == launch(device, image(overflow.KERNEL).data, rounds)
+    assert small.summary["ambiguous"] == whole.summary["ambiguous"] == 0
+
+
+@pytest.mark.gpu
 def test_warps_without_a_slot_do_not_reach_those_that_have_one(device: Any) -> None:
     probes, rounds, each = overflow.CASES["three"]
     small = run(device, overflow.spliced(probes, overflow.RING), rounds, slots=5)

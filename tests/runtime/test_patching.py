@@ -28,6 +28,23 @@ def test_a_kernel_that_emits_no_packets_needs_no_address_of_a_ring() -> None:
     assert struct.unpack_from("<QQI", out, 10) == (0, TABLE, 7)
 
 
+def test_slots_that_interleave_are_told_how_many_they_are() -> None:
+    """The spill-over slot is one of them."""
+    traced = images()[1] + bytes(8)
+    document = trace_map(traced)
+    entry = document["kernels"][0]
+    place = {"offset": len(traced) - 4, "value": "stripe_slots"}
+    entry["patches"].append(place)
+    with pytest.raises(BadInput, match="unknown patch value"):
+        patch_image(traced, document, {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
+    entry["slot"] = {**entry["slot"], "stride": LAYOUT.ring, "stripe": 32}
+    out = patch_image(traced, document, {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
+    assert struct.unpack_from("<I", out, place["offset"]) == (8,)
+    entry["patches"].remove(place)
+    with pytest.raises(BadInput, match="no patch for stripe_slots"):
+        patch_image(traced, document, {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
+
+
 def test_a_kernel_without_target_stays_unpatched() -> None:
     _, traced = images()
     assert patch_image(traced, trace_map(traced), {}) == traced

@@ -24,10 +24,11 @@ def machine(tmp_path: Path) -> SimulatedMachine:
     return SimulatedMachine(maps=tmp_path)
 
 
+@pytest.mark.parametrize("name", ["triton_rmsnorm", "triton_softmax"])
 def test_a_traced_image_leaves_a_header_a_warp_and_a_record_a_site(
-    machine: SimulatedMachine, golden_image: Callable[[str], Path]
+    machine: SimulatedMachine, golden_image: Callable[[str], Path], name: str
 ) -> None:
-    result = xtrace.splice(xtrace.load(golden_image("triton_rmsnorm")), probes="pp")
+    result = xtrace.splice(xtrace.load(golden_image(name)), probes="pp")
     (machine.maps / "pp.cubin.map.json").write_text(json.dumps(result.map))
     entry = result.map["kernels"][0]
     trace = run_traced(machine, result.data, result.map, entry["name"], CONFIG, [("ptr", machine.allocate(4096))])
@@ -38,6 +39,7 @@ def test_a_traced_image_leaves_a_header_a_warp_and_a_record_a_site(
     assert facts.monotonic
     assert facts.bracketed
     assert facts.lost == facts.unknown_sites == 0
+    assert ("stripe" in entry["slot"]) == (name == "triton_softmax")
 
 
 def test_a_sampled_image_leaves_what_its_rule_takes(

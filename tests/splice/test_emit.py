@@ -8,6 +8,7 @@ import pytest
 
 from xtrace.isa import for_arch
 from xtrace.isa.model import Instruction, Latency
+from xtrace.isa.nvidia import encode
 from xtrace.isa.nvidia.decide import Decision
 from xtrace.isa.nvidia.emit import (
     Cursor,
@@ -24,6 +25,7 @@ from xtrace.isa.nvidia.schedule import Island
 
 STATE = UniformState(address=60, offset=59, header=56, timer=55, clock=54, smid=53)
 SLOT = SlotLayout(stride=16384, ring=8192)
+STRIPED = replace(STATE, base=40), SlotLayout(stride=8192, ring=8192, stripe=32)
 UNIFORM = (4, 5, 6, 7, 8, 9, 10, 11)
 
 
@@ -44,12 +46,23 @@ def _parked(gaps: list[int]) -> list[Island]:
     return packet(STATE, SLOT, steps, gaps)
 
 
+def _short(gaps: list[int]) -> list[Island]:
+    """Parked clocks of which two go into a word, in a striped slot."""
+    steps = [
+        Step(capture=21, parks=((42, 21),), cursor=Cursor(32, 2)),
+        Step(capture=21, parks=((43, 21),)),
+        Step(elect=5, halves=((42, 43),), fetches=((30, 42),), moves=((31, 9),), stores=(Store(28, 16, 4),),
+             predicate=5, scoreboard=3),
+    ]  # fmt: skip
+    return packet(*STRIPED, steps, gaps * 2)
+
+
 def _registers(block: tuple[int, int, int] | None) -> PrologueRegisters:
     return PrologueRegisters((30, 31), tuple(range(PrologueRegisters.needed(block))), UNIFORM, 0, 2, block)
 
 
-def _prologue(block: tuple[int, int, int] | None, decision: Decision | None = None) -> Island:
-    return prologue(STATE, SLOT, _registers(block), decision=decision)
+def _prologue(block: tuple[int, int, int] | None, decision: Decision | None = None, *, striped: bool = False) -> Island:
+    return prologue(*(STRIPED if striped else (STATE, SLOT)), _registers(block), decision=decision)
 
 
 def _sunk(
@@ -83,6 +96,9 @@ ISLANDS = {
     "packet, apart": _packet([40]),
     "parked, neighbours": _parked([1]),
     "parked, apart": _parked([40]),
+    "short clocks in stripes, neighbours": _short([1]),
+    "short clocks in stripes, apart": _short([40]),
+    "prologue, stripes": [_prologue((256, 1, 1), striped=True)],
     "single register, all lanes": _split(),
     "exit, two quads": [_exit((8, 12), None)],
     "exit, one quad": [_exit((8,), None)],
@@ -167,7 +183,7 @@ def test_probe_code_only_computes_and_stores(name: str, decoded: dict[str, list[
         "UISETP",
         "USEL",
     }
-    allowed |= {"MOV", "ELECT", "ULOP3", "STG", "NOP"}
+    allowed |= {"MOV", "ELECT", "ULOP3", "STG", "NOP", "UPRMT"}
     allowed |= {"ISETP", "BRA"} if "CTA" in name or "warps" in name else set()
     assert {ins.base for part in decoded[name] for ins in part} <= allowed
 
@@ -229,3 +245,29 @@ def test_a_captured_clock_is_stored_in_the_next_island_without_stalling(
     assert [ins.base for ins in far[0] if ins.base == "STG"] == []
     assert cycles(far[2]) < cycles(near[2])
     assert cycles(far[0]) <= 7
+
+
+def test_words_of_stripes_and_short_clocks_are_what_the_disassembler_reads() -> None:
+    ops = {
+        "UPRMT UR4, UR4, 0x5410, UR9": encode.upermute(4, 4, encode.LOW_HALVES, 9),
+        "ULOP3.LUT UR60, UR62, 0x7fff, URZ, 0xc0, !UPT": encode.uand_imm(60, 62, 0x7FFF),
+        "UIMAD.WIDE.U32 UR60, UR60, 0x12345, UR52": encode.uimad_wide_imm(60, 60, 0x12345, 52, "stripe_slots"),
+    }
+    code = b"".join((op.word | 0xFE2 << 105).to_bytes(16, "little") for op in ops.values())
+    for text, op, ins in zip(ops, ops.values(), for_arch("sm_90a").decode(code), strict=True):
+        assert (ins.text, ins.reads, ins.writes) == (text, op.reads, op.writes)
+
+
+def test_a_striped_packet_goes_to_its_ring_place_times_the_slots_behind_the_warps_first_packet(
+    decoded: dict[str, list[tuple[Instruction, ...]]],
+) -> None:
+    """The number of slots is filled in when the image is loaded."""
+    first = ISLANDS["short clocks in stripes, apart"][0]
+    text = {k: ins.text for k, ins in enumerate(decoded["short clocks in stripes, apart"][0])}
+    (patch,) = first.patches
+    assert patch.value == "stripe_slots"
+    assert text[patch.word_index] == "UIMAD.WIDE.U32 UR60, UR60, 0x0, UR40"
+    before = next(k for k in text if text[k].startswith("ULOP3.LUT UR60, UR59, 0x1fff, URZ, 0xc0"))
+    behind = next(k for k in text if text[k].startswith("UIADD3 UR59, UR59, 0x20"))
+    assert before < patch.word_index
+    assert before < behind

@@ -13,7 +13,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.isa import for_arch
 from xtrace.isa.model import Flow, Instruction, Latency
 from xtrace.probe import Site
-from xtrace.splice import Options, plan_kernel
+from xtrace.splice import Options, Stripes, plan_kernel
 from xtrace.splice.chains import Chain, chains
 from xtrace.splice.model import LAYOUTS, PlacedSite
 
@@ -173,7 +173,7 @@ def test_a_ring_without_slack_is_only_for_packets_that_cannot_come_twice() -> No
     apart[7] = ins(7, flow=Flow.EXIT)
     straight = [*(ins(i, stall=15) for i in range(7)), ins(7, flow=Flow.EXIT)]
     for items, wraps in ((cycle, True), (apart, True), (straight, False)):
-        result = plan_kernel(kernel(items), "pc:0x40", Options())
+        result = plan_kernel(kernel(items), "pc:0x40", Options(stripes=Stripes.OFF))
         assert len(result.records) == 1
         assert result.slot is not None
         assert (result.slot.stride > result.slot.ring) == wraps

@@ -53,7 +53,7 @@ def test_original_words_stand_where_the_map_says(name: str) -> None:
 @pytest.mark.parametrize("name", ["triton_fa_fwd", "triton_softmax", "warp_specialised"])
 def test_every_layout_keeps_every_promise_and_the_same_sites(name: str) -> None:
     layouts = [spliced(name, "pp", layout=n, records=64) for n in range(LAYOUTS)]
-    assert len({result.data for result in layouts}) > 3
+    assert len({result.data for result in layouts}) >= 3
     for result in layouts:
         assert [s["pc"] for s in result.map["kernels"][0]["sites"]] == [
             s["pc"] for s in layouts[0].map["kernels"][0]["sites"]

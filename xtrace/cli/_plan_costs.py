@@ -27,9 +27,11 @@ def record_lines(k: dict[str, Any]) -> Iterator[str]:
     yield f"{k['records']} record sites x {k['event_bytes']} B, ring {ring} B a warp; cursor in {cursor}"
     if k["hot"] is None:
         return
-    sizes = Counter((len(p["sites"]), p["bytes"]) for p in k["packets"])
-    packets = [f"{count} of {events} events, {size} B" for (events, size), count in sorted(sizes.items(), reverse=True)]
-    yield f"packets: {'; '.join(packets) or 'none'}; header {k['header_bytes']} B a warp"
+    sizes = Counter((len(p["sites"]), p["bytes"], " (short clocks)" * p["short_clocks"]) for p in k["packets"])
+    packets = [f"{count} of {events} events, {size} B{short}" for (events, size, short), count in
+               sorted(sizes.items(), reverse=True)]  # fmt: skip
+    where = ", those of all warps interleaved" if k["stripe_bytes"] else ""
+    yield f"packets: {'; '.join(packets) or 'none'}{where}; header {k['header_bytes']} B a warp"
     hot = k["hot"]
     what = "a launch" if hot["loop"] is None else f"an iteration of loop {hot['loop']}"
     each = f", {hot['bytes'] / hot['events']:.1f} B an event" if hot["events"] else ""

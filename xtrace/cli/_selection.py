@@ -10,8 +10,10 @@ import click
 
 from xtrace.image import Image, Kernel, load
 from xtrace.sampling import Sampling
+from xtrace.splice import Clocks, Stripes
 
 __all__ = [
+    "clocks_option",
     "kernel_option",
     "layout_option",
     "load_selection",
@@ -19,6 +21,7 @@ __all__ = [
     "probes_option",
     "records_option",
     "sample_option",
+    "stripes_option",
 ]
 
 kernel_option = click.option(
@@ -51,6 +54,22 @@ layout_option: Callable[[Any], Any] = click.option(
     show_default=True,
     metavar="N",
     help="Choose among equivalent images (0 to 11); which one is fastest only a measurement can tell.",
+)
+clocks_option: Callable[[Any], Any] = click.option(
+    "--clocks",
+    type=click.Choice([clocks.value for clocks in Clocks]),
+    default=Clocks.AUTO.value,
+    show_default=True,
+    help="Clocks of packets: full (32 bits), short (16 bits between the first and the last, where that makes a packet "
+    "smaller), or short only in kernels without tensor-core instructions, where that saves memory traffic.",
+)
+stripes_option: Callable[[Any], Any] = click.option(
+    "--stripes",
+    type=click.Choice([stripes.value for stripes in Stripes]),
+    default=Stripes.AUTO.value,
+    show_default=True,
+    help="Let the packets of all warps interleave in memory; auto: in kernels without tensor-core instructions whose "
+    "packets can have one size.",
 )
 
 

@@ -15,12 +15,13 @@ from rich.markup import escape
 from xtrace.errors import BadInput
 from xtrace.image.names import short_names
 from xtrace.sampling import Sampling
-from xtrace.splice import Options, plan
+from xtrace.splice import Clocks, Options, Stripes, plan
 from xtrace.splice.report import plan_document
 from xtrace.splice.volume import Launch, volume
 
 from ._plan_costs import loops_table, record_lines, sites_table
 from ._selection import (
+    clocks_option,
     kernel_option,
     layout_option,
     load_selection,
@@ -28,6 +29,7 @@ from ._selection import (
     probes_option,
     records_option,
     sample_option,
+    stripes_option,
 )
 
 _FILE_WIDTH = 150  # columns where nothing is as narrow as a terminal
@@ -48,6 +50,8 @@ Examples:
 @records_option
 @layout_option
 @sample_option
+@clocks_option
+@stripes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--all", "show_all", is_flag=True, help="List every site, not only the refused and most expensive ones.")
 @click.option("--duration-us", type=click.FloatRange(min=0, min_open=True), help="How long a launch takes, for rates.")
@@ -60,6 +64,8 @@ def command(
     records: int,
     layout: int,
     sample: Sampling | None,
+    clocks: str,
+    stripes: str,
     as_json: bool,
     show_all: bool,
     duration_us: float | None,
@@ -72,7 +78,8 @@ def command(
     """
     launch = _launch(duration_us, warps, iterations)
     loaded, kernels = load_selection(image, kernel)
-    document = plan_document(plan(loaded, kernels, probes, Options(records, layout, sample=sample)))
+    options = Options(records, layout, sample=sample, clocks=Clocks(clocks), stripes=Stripes(stripes))
+    document = plan_document(plan(loaded, kernels, probes, options))
     for k in document["kernels"]:
         k["launch"] = None if launch is None or k["hot"] is None else asdict(launch) | asdict(volume(k, launch))
     if as_json:

@@ -13,9 +13,10 @@ from xtrace.errors import BadInput
 from xtrace.files import write_atomic
 from xtrace.image.names import short_names
 from xtrace.sampling import Sampling
-from xtrace.splice import Form, Options, apply, plan
+from xtrace.splice import Clocks, Form, Options, Stripes, apply, plan
 
 from ._selection import (
+    clocks_option,
     kernel_option,
     layout_option,
     load_selection,
@@ -23,6 +24,7 @@ from ._selection import (
     probes_option,
     records_option,
     sample_option,
+    stripes_option,
 )
 
 
@@ -40,6 +42,8 @@ Examples:
 @records_option
 @layout_option
 @sample_option
+@clocks_option
+@stripes_option
 @click.option(
     "--form",
     type=click.Choice([form.name.lower() for form in Form]),
@@ -63,6 +67,8 @@ def command(
     layout: int,
     form: str,
     sample: Sampling | None,
+    clocks: str,
+    stripes: str,
     output: Path,
     as_json: bool,
 ) -> None:
@@ -70,7 +76,8 @@ def command(
     if output.exists() and image.exists() and output.samefile(image):
         raise BadInput("XT3040", "the output would overwrite the input", where=str(output), hint="choose another -o")
     loaded, kernels = load_selection(image, kernel)
-    result = apply(plan(loaded, kernels, probes, Options(records, layout, Form[form.upper()], sample)))
+    options = Options(records, layout, Form[form.upper()], sample, Clocks(clocks), Stripes(stripes))
+    result = apply(plan(loaded, kernels, probes, options))
     map_path = output.with_name(output.name + ".map.json")
     write_atomic(map_path, json.dumps(result.map, indent=1) + "\n")
     write_atomic(output, result.data)

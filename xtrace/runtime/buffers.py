@@ -17,7 +17,8 @@ from xtrace.errors import BadInput, XtraceError
 from xtrace.runtime.device import Device
 from xtrace.runtime.headers import TABLE, complete
 from xtrace.runtime.patching import BufferTarget
-from xtrace.trace.packets import QUAD
+from xtrace.trace.layout import STRIPES
+from xtrace.trace.packets import QUAD, by_slot
 
 __all__ = ["HeaderSummary", "SlotLayout", "TraceBuffer", "TraceBytes"]
 
@@ -40,18 +41,27 @@ class SlotLayout:
     ring: int
     header_bytes: int = TABLE.itemsize
     record: int = 4
+    stripe: int | None = None  # bytes of every packet, if the slots interleave packet by packet
 
     @classmethod
     def of(cls, slot: Mapping[str, Any]) -> SlotLayout:
         """Checked layout; ``BadInput`` XT5010 if a part is missing or the parts do not fit into the stride."""
         try:
-            layout = cls(*(int(slot[k]) for k in ("stride", "ring", "header_bytes", "record")))
+            stride, ring, header, record = (int(slot[k]) for k in ("stride", "ring", "header_bytes", "record"))
+            layout = cls(stride, ring, header, record, None if slot.get("stripe") is None else int(slot["stripe"]))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput("XT5010", f"no slot layout: {error!r}", where="trace map") from error
         fits = _MIN_RING <= layout.ring <= layout.stride and layout.stride % QUAD == 0
         if not fits or layout.ring & (layout.ring - 1) or layout.header_bytes != TABLE.itemsize or layout.record != 4:
             raise BadInput("XT5010", f"impossible slot layout {dict(slot)}", where="trace map")
+        if layout.stripe is not None and (layout.stripe not in STRIPES or layout.stride != layout.ring):
+            raise BadInput("XT5010", f"impossible stripes {dict(slot)}", where="trace map")
         return layout
+
+    def document(self) -> dict[str, int]:
+        """The ``slot`` object of a trace map."""
+        parts = {"stride": self.stride, "ring": self.ring, "record": self.record, "header_bytes": self.header_bytes}
+        return parts if self.stripe is None else {**parts, "stripe": self.stripe}
 
     @property
     def slack(self) -> int:
@@ -78,17 +88,19 @@ class TraceBytes:
 
     def rows(self) -> npt.NDArray[np.uint8]:
         """The slots (without the spill-over slot) as a two-dimensional byte array."""
-        return np.frombuffer(self.data, np.uint8, self._split).reshape(self.slots + 1, -1)[:-1]
+        return by_slot(np.frombuffer(self.data, np.uint8, self._split), self.slots + 1, self.slot.stripe)[:-1]
 
     def headers(self) -> npt.NDArray[Any]:
         """Completed headers of the slots (:data:`xtrace.runtime.headers.FULL`)."""
-        return complete(np.frombuffer(self.data, TABLE, offset=self._split)[:-1])
+        return complete(np.frombuffer(self.data, TABLE, offset=self._split)[:-1], self.slot.stripe)
 
     def first(self, slots: int) -> TraceBytes:
         """The leading slots only."""
         n = max(0, min(slots, self.slots))
-        stride, entry = self.slot.stride, self.slot.header_bytes
-        slots_part = self.data[: n * stride] + self.data[self._split - stride : self._split]
+        entry, size = self.slot.header_bytes, self.slot.stripe or self.slot.stride
+        # Slots of every stripe, or all of them where there are none.
+        rings = np.frombuffer(self.data, np.uint8, self._split).reshape(-1, self.slots + 1, size)
+        slots_part = rings[:, [*range(n), self.slots]].tobytes()
         table_part = self.data[self._split : self._split + n * entry] + self.data[-entry:]
         return TraceBytes(slots_part + table_part, self.slot, n, self.spilled)
 
@@ -100,9 +112,7 @@ class TraceBytes:
         out: dict[str, Any] = copy.deepcopy(dict(trace_map))
         for entry in out["kernels"]:
             if kernel in (entry.get("name"), entry.get("demangled")):
-                s = self.slot
-                parts = {"stride": s.stride, "ring": s.ring, "record": s.record, "header_bytes": s.header_bytes}
-                entry["slot"] = parts
+                entry["slot"] = self.slot.document()
                 if block is not None:
                     entry["block"] = list(block)
         return out
@@ -200,19 +210,24 @@ class TraceBuffer:
         table = np.frombuffer(raw, TABLE)
         used = table["emitted_bytes"][: self.slots].astype(np.int64)
         # A warp that never exited left no header, but perhaps packets: the first one shows it.
-        first = self._device.download_rows(self.address, s.stride, QUAD, self.slots)
-        started = np.frombuffer(first, np.uint8).reshape(-1, QUAD).any(axis=1)
+        between, width = (s.stride, QUAD) if s.stripe is None else (s.stripe, s.stripe)
+        first = self._device.download_rows(self.address, between, width, self.slots)
+        started = np.frombuffer(first, np.uint8).reshape(-1, width).any(axis=1)
         used[started & (table["t_exit_ns"][: self.slots] == 0)] = s.ring
         wrapped = bool((used > s.ring).any())
         longest = int(used.max(initial=0))
         ring = s.ring if wrapped else min(s.ring, max(64, 1 << max(longest - 1, 0).bit_length()))
-        small = SlotLayout(ring + s.slack, ring)
-        if small.stride * self.slots > MAX_HOST_BYTES:
+        small = SlotLayout(ring + s.slack, ring, stripe=s.stripe)
+        size = small.stride * (self.slots + 1)
+        if size > MAX_HOST_BYTES:
             raise XtraceError(
                 "XT5011",
-                f"the trace has {small.stride * self.slots >> 30} GiB, more than can be read back",
+                f"the trace has {size >> 30} GiB, more than can be read back",
                 hint="trace fewer warps: pass a smaller slot count, or use a smaller shape",
             )
+        spilled = bool(table["t_exit_ns"][self.slots] != 0)
+        if s.stripe is not None:  # the first rounds of all slots stand together
+            return TraceBytes(self._device.download(self.address, size) + raw, small, self.slots, spilled)
         rows = np.zeros((self.slots + 1, small.stride), np.uint8)
         for low in range(0, self.slots, _ROWS_AT_ONCE):
             n = min(_ROWS_AT_ONCE, self.slots - low)
@@ -220,7 +235,7 @@ class TraceBuffer:
             if width:
                 part = self._device.download_rows(self.address + low * s.stride, s.stride, width, n)
                 rows[low : low + n, :width] = np.frombuffer(part, np.uint8).reshape(n, width)
-        return TraceBytes(rows.tobytes() + raw, small, self.slots, bool(table["t_exit_ns"][self.slots] != 0))
+        return TraceBytes(rows.tobytes() + raw, small, self.slots, spilled)
 
     def free(self) -> None:
         while self._raw:

@@ -93,9 +93,11 @@ class TraceFacts:
     unknown_sites: int  # packets whose tag the map does not have; their records are lost
     wrapped: int  # warps that emitted more than their ring holds
     stray: int = 0  # warps with a header that the map's sampling rule does not take
+    ambiguous: int = 0  # records whose time short clocks do not tell
 
     @property
     def lost(self) -> int:
+        """Records that are not in the trace, ambiguous ones included."""
         return self.emitted - self.written
 
 
@@ -109,12 +111,12 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
     ran = headers["ran"]
     emitted = headers["events"].astype(np.int64)
     used = headers["emitted_bytes"].astype(np.int64)
-    quads = np.where((used % QUAD == 0) & plausible(emitted, used // QUAD), used // QUAD, 0)
     known = [int(s["id"]) for s in entry["sites"] if s["id"] is not None]
-    tags = Tags.of(packets(entry, known))
+    tags = Tags.of(packets(entry, known), trace.slot.stripe)
+    quads = np.where((used % QUAD == 0) & plausible(emitted, used // QUAD, short=tags.dense), used // QUAD, 0)
     ids = max(known, default=0)
     per_cta = np.zeros((-(-trace.slots // warps_per_cta), ids + 1), np.int64)
-    written = unknown = 0
+    written = unknown = ambiguous = 0
     monotonic = bracketed = True
     rows = trace.rows()
     slots = rows.view("<u4")
@@ -132,6 +134,7 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
         )
         written += len(found.warp)
         unknown += int(found.unknown.sum())
+        ambiguous += int(found.ambiguous.sum())
         cta = (found.warp + low) // warps_per_cta
         first = low // warps_per_cta
         cells = np.bincount((cta - first) * (ids + 1) + found.site)
@@ -154,6 +157,7 @@ def trace_facts(trace: TraceBytes, entry: Mapping[str, Any], warps_per_cta: int 
         unknown_sites=unknown,
         wrapped=int(np.count_nonzero(used > trace.slot.ring)),
         stray=int(np.count_nonzero(~taken)),
+        ambiguous=ambiguous,
     )
 
 

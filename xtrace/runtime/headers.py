@@ -45,13 +45,14 @@ FULL = np.dtype(
 _EPOCH = 1 << 40  # keeps completed clocks positive; only differences on one SM mean anything
 
 
-def complete(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Full headers from table entries.
+def complete(table: npt.NDArray[Any], stripe: int | None = None) -> npt.NDArray[Any]:
+    """Full headers from table entries; ``stripe``: bytes of every packet, if they have one size.
 
     The global timer's upper half at entry follows from the exit (a warp lives less than 4.29 s). SM clocks have no
     upper half at all: those of one SM are placed within 2^31 cycles of its first exit (launches of less than a second).
     """
     out = np.zeros(len(table), FULL)
+    each = 1 if stripe is None else stripe // QUAD
     ran = np.flatnonzero(table["t_exit_ns"])
     t = table[ran]
     exit_ns = t["t_exit_ns"]
@@ -69,7 +70,7 @@ def complete(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
     out["clock_exit"][ran] = clock
     out["clock_entry"][ran] = clock - (t["clock_exit"] - t["clock_entry"]).astype(np.uint64)
     out["smid"][ran] = sms
-    out["events"][ran] = lift(t["events_smid"] >> 8, t["emitted_bytes"] // QUAD)
+    out["events"][ran] = lift(t["events_smid"] >> 8, t["emitted_bytes"] // QUAD, each)
     for name in ("emitted_bytes", "exit_pc"):
         out[name][ran] = t[name]
     return out

@@ -18,8 +18,8 @@ from xtrace.runtime.device import Device
 
 __all__ = ["SCHEMAS", "older_image"]
 
-SCHEMAS = ("xtrace/map/1", "xtrace/map/2", "xtrace/map/3", "xtrace/map/4")
-"""Maps with rings at a multiple of the stride, headers that do not cross 4 GiB, and the same five patched words."""
+SCHEMAS = ("xtrace/map/1", "xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5")
+"""Maps with rings at a multiple of the stride, headers that do not cross 4 GiB, and the same patched words."""
 
 _U32 = struct.Struct("<I")
 _FEW = 64  # slots of kernels that are not meant to run: enough to notice that they did

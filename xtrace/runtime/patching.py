@@ -13,6 +13,7 @@ from xtrace.errors import BadInput
 __all__ = ["BufferTarget", "kernel_entry", "patch_image"]
 
 _U32 = struct.Struct("<I")
+_STRIPES_ONLY = "stripe_slots"  # in no other image
 
 
 @dataclass(frozen=True)
@@ -27,20 +28,21 @@ class BufferTarget:
     table: int
 
     def words(self) -> dict[str, int]:
-        """Value of every kind of patch."""
+        """Value of every kind of patch. A stripe has a packet of each slot, the spill-over slot included."""
         return {
             "buffer_lo": self.address & 0xFFFFFFFF,
             "buffer_hi": self.address >> 32,
             "header_lo": self.table & 0xFFFFFFFF,
             "header_hi": self.table >> 32,
             "slot_count": self.slots,
+            "stripe_slots": self.slots + 1,
         }
 
 
 def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
     """The map's entry of ``kernel`` (mangled or demangled name); ``BadInput`` XT5010 when there is none."""
     schema = trace_map.get("schema")
-    if schema not in ("xtrace/map/2", "xtrace/map/3", "xtrace/map/4"):
+    if schema not in ("xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5"):
         old = schema == "xtrace/map/1"
         hint = "splice the kernel again with this version" if old else "pass OUT.map.json"
         what = "a trace map of an older version" if old else "not a trace map"
@@ -79,6 +81,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
             raise BadInput("XT5010", "this kernel was not traced", where=name, hint="splice it, or choose another")
         _check_target(target, entry["slot"], name)
         words = target.words()
+        if entry["slot"].get("stripe") is None:
+            del words[_STRIPES_ONLY]
         missing = set(words) if entry["packets"] else set(words) - {"buffer_lo", "buffer_hi"}  # no packets, no ring
         for patch in entry["patches"]:
             offset, value = int(patch["offset"]), str(patch["value"])

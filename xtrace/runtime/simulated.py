@@ -90,8 +90,11 @@ def write_trace(
         offset = events = 0
         for tag, words, count in warp.packed():
             data = struct.pack(f"<{len(words) + 1}I", *(c & 0xFFFFFFFF for c in words), tag)
-            size = 16 * (len(words) // 4 + 1)
-            device.poke(address + slot * layout.stride + offset % layout.ring, data.rjust(size, b"\xee"))
+            size = layout.stripe or 16 * (len(words) // 4 + 1)
+            place = slot * layout.stride + offset % layout.ring
+            if layout.stripe is not None:
+                place = offset % layout.ring * (slots + 1) + slot * layout.stripe
+            device.poke(address + place, data.rjust(size, b"\xee"))
             offset, events = offset + size, events + count
         if warp.t_exit_ns:
             device.poke(table + slot * TABLE.itemsize, _table_entry(warp, offset, events))

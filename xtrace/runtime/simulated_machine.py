@@ -74,7 +74,8 @@ class MachineKernel:
             clocks = range(clock, clock + 10 * len(packet.get("clocks", packet["sites"])), 10)
             addresses = [half for n in packet.get("addresses", ()) for half in (16 * n, ADDRESS_HIGH)]
             pad = [0] if addresses and len(clocks) % 2 == 0 else []
-            packets.append((int(packet["tag"]), [*addresses, *pad, *clocks], len(packet["sites"])))
+            words = _short(clocks) if packet.get("short_clocks") else [*addresses, *pad, *clocks]
+            packets.append((int(packet["tag"]), words, len(packet["sites"])))
             clock = clocks.stop
         start = int(self.device.now_ns) + 1_000
         warp = WarpTrace(t_entry_ns=start, t_exit_ns=start + 1_000, clock_exit=clock + 100, packets=packets)
@@ -82,6 +83,13 @@ class MachineKernel:
         warps = [replace(warp, sm=n % sms) if rule.takes(n // width, n % width) else None for n in range(config.warps)]
         layout = SlotLayout.of(target.entry["slot"])
         write_trace(self.device, target.address, target.table, target.slots, layout, warps)
+
+
+def _short(clocks: Sequence[int]) -> list[int]:
+    """Words of a packet with short clocks."""
+    first, *between, last = clocks
+    halves = [clock & 0xFFFF for clock in between] + [0] * (len(between) % 2)
+    return [*(low | high << 16 for low, high in zip(halves[::2], halves[1::2], strict=True)), first, last]
 
 
 @dataclass

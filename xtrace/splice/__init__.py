@@ -3,10 +3,11 @@
 from xtrace.verbs import make_callable
 
 from .apply import SpliceResult, apply
-from .model import Form, KernelPlan, Options, PlacedSite, Plan, RefusedSite
+from .model import Clocks, Form, KernelPlan, Options, PlacedSite, Plan, RefusedSite, Stripes
 from .plan import plan, plan_kernel
 
 __all__ = [
+    "Clocks",
     "Form",
     "KernelPlan",
     "Options",
@@ -14,6 +15,7 @@ __all__ = [
     "Plan",
     "RefusedSite",
     "SpliceResult",
+    "Stripes",
     "apply",
     "plan",
     "plan_kernel",

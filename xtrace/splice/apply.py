@@ -39,7 +39,7 @@ _NOP = wait_island(0).words[0]
 
 @dataclass(frozen=True)
 class SpliceResult:
-    """The traced image and its trace map (schema ``xtrace/map/2``)."""
+    """The traced image and its trace map (schema ``xtrace/map/2`` to ``/5``)."""
 
     data: bytes
     map: dict[str, Any]
@@ -120,6 +120,7 @@ def _step(p: PlacedSite) -> Step:
         cursor=p.cursor,
         parks=tuple(p.parks),
         uniform_moves=tuple(p.uniform_moves),
+        halves=tuple(p.halves),
         moves=tuple(p.moves),
         fetches=tuple(p.fetches),
         stores=tuple(p.stores),

@@ -63,7 +63,9 @@ class Builder:
         for register in transient:
             registers |= 1 << register
         optional = [e.record for e in chain.events if e.optional]
-        self.packet = Packet(0, chain.sites, islands, optional, [], registers, words=line.words.count)
+        self.packet = Packet(
+            0, chain.sites, islands, optional, [], registers, words=line.words.count, short=line.words.short
+        )
         if transient:
             self._park(fills, transient)
         else:
@@ -112,18 +114,23 @@ class Builder:
     def _park(self, fills: list[Fill], transient: Sequence[int]) -> None:
         events, uniform = self._chain.events, self._line.parked
         register, words = _words(fills), self._line.words
+        shared = {words.clock(k) for k in range(len(events)) if words.above(k) is not None}  # words of two clocks
         for k, event in enumerate(events):
-            word = words.first + k
-            fill = fill_of(fills, word)
-            if not event.optional and fill.at == event.place:  # stored where it is captured: nothing to bridge
-                event.record.capture = register[word]
+            word = words.clock(k)
+            assert word is not None
+            fill, above = fill_of(fills, word), words.above(k)
+            if not event.optional and fill.at == event.place and word not in shared:
+                event.record.capture = register[word]  # stored where it is captured: nothing to bridge
                 continue
             event.record.capture = transient[k]
             event.record.parks.append((uniform[k], transient[k]))
             if event.optional:
                 event.record.cursor = Cursor(0, 1)
                 self._islands[event.place].uniform_moves.append((uniform[k], 0))
-            self._islands[fill.at].fetches.append((register[word], uniform[k]))
+            if above is not None:
+                self._islands[fill.at].halves.append((uniform[k], uniform[above]))
+            if above is not None or word not in shared:
+                self._islands[fill.at].fetches.append((register[word], uniform[k]))
         self.packet.parked = uniform
         self.packet.tag_register = register[words.tag]
         self.packet.tag_island = self._islands[fills[-1].at]

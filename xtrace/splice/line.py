@@ -53,7 +53,7 @@ class Line:
         # One lane is alone on the whole line: nothing to elect. An address needs an election, as a proof of its lane.
         self.sole = a.sole[chain.places[0]] and not any(p.site.wide for p in chain.sites)
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
-        self.end = self._commit_place() if self.helpers else []
+        self.near = self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
         self.idle = {e.place for e in chain.events if not e.optional and e.record.site.phase == "matrix wait"}
         self.served_from: int | None = None

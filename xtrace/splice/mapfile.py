@@ -20,6 +20,7 @@ __all__ = ["SCHEMA", "kernel_map", "trace_map"]
 SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"  # packets may hold addresses
 SCHEMA_WITH_DERIVED = "xtrace/map/4"  # and registers that other addresses are made of
+SCHEMA_WITH_STRIPES = "xtrace/map/5"  # and short clocks, and slots may interleave
 
 
 def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
@@ -95,6 +96,8 @@ def _packet(k: KernelPlan, packet: Packet) -> dict[str, Any]:
     if any(p.address for p in packet.records):
         entry["addresses"] = [p.id for p in packet.records if p.address]
         entry["clocks"] = [p.id for p in packet.records if p.capture is not None]
+    if packet.short:
+        entry["short_clocks"] = True
     if packet.flush is not None:
         entry["flush"] = k.analysis.instructions[packet.flush.site.index].pc
     return entry
@@ -139,6 +142,8 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     entry["probe_registers"] = a.isa.layout.names(k.state.bits | bits)
     slot = k.slot
     entry["slot"] = {"stride": slot.stride, "ring": slot.ring, "record": EVENT_BYTES, "header_bytes": HEADER_BYTES}
+    if slot.stripe is not None:
+        entry["slot"]["stripe"] = slot.stripe
     entry["packets"] = [_packet(k, x) for x in k.packets]
     entry["patches"] = [{"offset": text_offset + at, "value": value} for at, value in spliced.patches]
     if k.derived:
@@ -149,11 +154,19 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
     return entry
 
 
-def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[str, Any]:
+def _schema(kernels: list[dict[str, Any]]) -> str:
+    """The oldest one that has what these kernels need, so that older readers refuse just what they cannot read."""
+    if any("stripe" in (k["slot"] or {}) or any("short_clocks" in x for x in k["packets"]) for k in kernels):
+        return SCHEMA_WITH_STRIPES
     addresses = any("addresses" in packet for k in kernels for packet in k["packets"])
-    derived = any("derived" in k for k in kernels)
+    if any("derived" in k for k in kernels):
+        return SCHEMA_WITH_DERIVED
+    return SCHEMA_WITH_ADDRESSES if addresses else SCHEMA
+
+
+def trace_map(plan: Plan, data: bytes, kernels: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "schema": SCHEMA_WITH_DERIVED if derived else SCHEMA_WITH_ADDRESSES if addresses else SCHEMA,
+        "schema": _schema(kernels),
         "xtrace": __version__,
         "arch": plan.image.arch,
         "probes": plan.probes,

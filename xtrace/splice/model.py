@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from xtrace.analysis import KernelAnalysis
@@ -15,6 +15,7 @@ from xtrace.probe import Site
 from xtrace.sampling import Sampling
 
 __all__ = [
+    "Clocks",
     "Derived",
     "Form",
     "Holder",
@@ -26,6 +27,7 @@ __all__ = [
     "Plan",
     "RefusedSite",
     "SlotLayout",
+    "Stripes",
     "UniformState",
 ]
 
@@ -47,6 +49,22 @@ class Placement(IntEnum):
 
 
 LAYOUTS = len(Placement) * FILLINGS
+
+
+class Clocks(Enum):
+    """How packets hold the clocks between their first and their last."""
+
+    AUTO = "auto"  # short where that saves a kernel bound by memory a sector
+    FULL = "full"  # 32 bits
+    SHORT = "short"  # the low 16 bits wherever that makes a packet smaller
+
+
+class Stripes(Enum):
+    """Whether the slots of all warps interleave packet by packet."""
+
+    AUTO = "auto"  # for kernels bound by memory whose packets of clocks have about one size
+    ON = "on"  # wherever packets can have one size
+    OFF = "off"
 
 
 class Form(IntEnum):
@@ -81,13 +99,16 @@ class Options:
     packed events take less room. ``layout`` chooses among equivalent images, of which only a measurement can tell the
     fastest: 4 * placement + filling. Placement of stores: 0 by estimated cost, 1 near, 2 late. Filling of loops with
     NOPs: 0 none, 1 every island to an even number of words, 2 and 3 a few here and there. ``form`` leaves out
-    optimisations, to measure what each of them is worth. ``sample`` says which warps are traced; None: all.
+    optimisations, to measure what each of them is worth. ``sample`` says which warps are traced; None: all. ``clocks``
+    and ``stripes`` are about the bytes that packets take and where they stand; only scheduled probes have either.
     """
 
     records: int = 2048
     layout: int = 0
     form: Form = Form.SCHEDULED
     sample: Sampling | None = None
+    clocks: Clocks = Clocks.AUTO
+    stripes: Stripes = Stripes.AUTO
 
     def slot(self, once: int) -> SlotLayout:
         """Rings hold at least ``once`` bytes: what all packets of the kernel take if each is emitted once."""
@@ -110,6 +131,7 @@ class PlacedSite:
     cursor: Cursor | None = None
     parks: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, register)
     uniform_moves: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, value)
+    halves: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, one that becomes its high half)
     moves: list[tuple[int, int]] = field(default_factory=list)  # (register, value)
     fetches: list[tuple[int, int]] = field(default_factory=list)  # (register, uniform register)
     stores: list[Store] = field(default_factory=list)
@@ -184,6 +206,8 @@ class Packet:
     preset: bool = False  # the prologue moves it there
     parked: tuple[int, ...] = ()  # uniform registers that hold clocks until they are stored
     words: int = 0  # its tag left out
+    short: bool = False  # clocks between the first and the last have 16 bits
+    pad: int = 0  # bytes in front that make it as large as all others
     wrap: int = 0  # rotated: number of the first island of the loop, those before it belong to the iteration before
     carried: tuple[int, ...] = ()  # rotated: registers of those before it; the prologue clears them
     flush: PlacedSite | None = None  # rotated: stores behind the loop what came after the loop's last store
@@ -191,7 +215,7 @@ class Packet:
 
     @property
     def size(self) -> int:
-        return QUAD_BYTES * quads(self.words)
+        return QUAD_BYTES * quads(self.words) + self.pad
 
     @property
     def helpers(self) -> list[PlacedSite]:

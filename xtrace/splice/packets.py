@@ -22,7 +22,7 @@ from .line import End, Line
 from .model import EVENT_BYTES, QUAD_BYTES, Form, Packet, Placement, quads
 from .places import ends, parts, store_places
 from .resources import FreeFinder
-from .words import fits
+from .words import Words, fits
 
 __all__ = ["form_packet"]
 
@@ -40,6 +40,7 @@ def form_packet(
     uniform: Sequence[int] = (),
     placement: Placement = Placement.BY_COST,
     form: Form = Form.SCHEDULED,
+    short: Words | None = None,
 ) -> Packet | None:
     """Make the whole chain one packet, or return None.
 
@@ -51,6 +52,8 @@ def form_packet(
         Registers of other packets: used only where there are no others, so that a register may hold one tag for good.
     uniform
         Uniform registers to park clocks in.
+    short
+        Words of the chain with short clocks, if these are wanted. They are put together where they are parked.
     """
     if not fits(chain.events, chain.gaps):
         return None
@@ -58,6 +61,12 @@ def form_packet(
     if len(chain.events) == 1 and len(chain.places) == 1:
         fills = _one(line)
         return None if fills is None else Builder(line, fills).packet
+    if short is not None:
+        line.words = short
+        if (packet := _parked(line, uniform, ends(line, placement), placement)) is not None:
+            return packet
+        line.words, line.parked = chain.words, ()
+        line.end_at(line.near)
     possible = ends(line, placement)
     for end in possible:
         line.end_at(end)
@@ -68,6 +77,11 @@ def form_packet(
         line.end_at(end)
         if (fills := _narrow(line)) is not None:
             return Builder(line, fills).packet
+    return _parked(line, uniform, possible, placement)
+
+
+def _parked(line: Line, uniform: Sequence[int], possible: Sequence[End], placement: Placement) -> Packet | None:
+    chain = line.chain
     if len(uniform) < len(chain.events) or not line.helpers or line.words.addresses:
         return None  # a uniform register holds what all lanes have in common: clocks, but no addresses
     line.parked = tuple(uniform[: len(chain.events)])
@@ -141,7 +155,7 @@ def _at_once(line: Line) -> list[Fill] | None:
         return None
     fills: list[Fill] = []
     used = 0
-    for quad in range(quads(len(events))):
+    for quad in range(quads(line.words.count)):
         wanted = [(4, 4 * quad)]
         if not any(not 15 << d & used for d in here.groups(4)):
             wanted = [(2, word) for word in (4 * quad, 4 * quad + 2) if word + 1 >= line.words.first]
@@ -164,7 +178,7 @@ def _transient(line: Line, fills: list[Fill]) -> list[int] | None:
     out = []
     for number, event in enumerate(line.chain.events):
         if event.after is not None:
-            fetched = fill_of(fills, line.words.first + number).at
+            fetched = fill_of(fills, line.words.first + number).at  # such a chain has no short clocks
             if event.after + line.cycles(event.place + 1, fetched) < _FETCHED:
                 return None  # the islands of a packet are scheduled without those of optional events
         here = line.free.at(event.record.site.index).groups(1)

@@ -35,6 +35,7 @@ from .resources import FreeFinder
 from .rotate import rotated_packet
 from .sample import image_rule, refusal
 from .sink import sunk_prologue
+from .stripes import short_words, stripe, striped, wants_stripes, with_base
 from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
@@ -108,13 +109,17 @@ def _plan_kernel(
         return result, set()
     _place_exits(result, sites, free)
     records, derivation = _candidates(result, sites, free, banned)
-    _form_packets(result, records, free)
+    base = with_base(a, state) if wants_stripes(a, options) else None
+    _form_packets(result, records, free, options, (base or state).bits)
     missing = _number_derived(result, derivation)
     _place_tags(result, free)
     place_waits(result, free)
     for p in _islands(result):
         p.shared_waits = free.shared_waits(p.site.index, sum(1 << n for n in set(p.general)), p.scoreboard)
     result.slot = _slot(result, options)
+    size = stripe(result.packets, options) if base is not None and result.slot.stride > result.slot.ring else None
+    if size is not None:  # where no packet comes twice, slots are neighbours already
+        result.state, result.slot = base, striped(result.packets, _slot(result, options, size), size)
     result.emits = bool(result.packets)
     _sink_prologue(result, free)
     top = max((r for p in _islands(result) for r in p.general), default=0)
@@ -230,14 +235,13 @@ def _candidates(
     return sorted(records, key=lambda p: p.site.index), derivation
 
 
-def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinder) -> None:
-    """Packets as long as registers allow. Inner loops choose first."""
+def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinder, options: Options, own: int) -> None:
+    """Packets as long as registers allow. Inner loops choose first. ``own``: registers with the state of the trace."""
     a = result.analysis
     islands = {p.site.index for p in (*records, *result.placed)}
     claimed = 0
     exits = sum(1 << n for n in {n for p in result.placed for n in p.general if p.site.kind == "exit"})
     placement = Placement(result.layout // FILLINGS)
-    own = 0 if result.state is None else result.state.bits
     uniform = [n for n in a.free_uniform if not own & a.isa.layout["UR"].bit(n)]
     found = chains(a, records, islands) if result.form >= Form.PACKED else [single(p) for p in records]
     left = sorted(found, key=lambda c: -_depth(a, c.sites[0]))
@@ -249,7 +253,8 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
         if packet is not None:
             free.reserve(packet.registers)
         else:
-            packet = form_packet(a, chain, free, islands, claimed, uniform, placement, result.form)
+            short = short_words(a, chain, options)
+            packet = form_packet(a, chain, free, islands, claimed, uniform, placement, result.form, short)
         if packet is not None:
             result.packets.append(packet)
             claimed |= packet.registers
@@ -307,12 +312,13 @@ def _place_tags(result: KernelPlan, free: FreeFinder) -> None:
             packet.tag_island.moves.append((packet.tag_register, packet.tag))
 
 
-def _slot(result: KernelPlan, options: Options) -> SlotLayout:
+def _slot(result: KernelPlan, options: Options, size: int = 0) -> SlotLayout:
     """A ring no larger than needed where no packet can be emitted twice, one warp's behind the other's without a gap.
 
-    Scattered slots cost a memory-bound kernel more than the packets themselves (decision 0002).
+    Scattered slots cost a memory-bound kernel more than the packets themselves (decision 0002). ``size``: bytes that
+    every packet will have at least.
     """
-    once = sum(packet.size * (1 if packet.flush is None else 2) for packet in result.packets)
+    once = sum(max(packet.size, size) * (1 if packet.flush is None else 2) for packet in result.packets)
     ring = max(SMALLEST_RING, 1 << max(once - 1, 0).bit_length())
     slot = options.slot(once)
     if ring >= slot.ring or any(_repeats(result.analysis, p.site.index) for p in result.records):

@@ -122,10 +122,14 @@ def _kernel(
         "uniform_registers": [] if k.state is None else a.isa.layout.names(k.state.bits),
         "ring_bytes_per_warp": 0 if k.slot is None else k.slot.ring,
         "slot_bytes_per_warp": 0 if k.slot is None else k.slot.stride,
+        "stripe_bytes": None if k.slot is None else k.slot.stripe,
         "event_bytes": EVENT_BYTES,
         **({} if k.sample is None else {"sample": str(k.sample), "copied_words": len(a.instructions)}),
         "header_bytes": HEADER_BYTES,
-        "packets": [{"tag": x.tag, "sites": [p.id for p in x.records], "bytes": x.size} for x in k.packets],
+        "packets": [
+            {"tag": x.tag, "sites": [p.id for p in x.records], "bytes": x.size, "short_clocks": x.short}
+            for x in k.packets
+        ],
         "islands": [{"pc": f"0x{a.instructions[i].pc:x}", "kind": kinds[i], **_cost(costs[i])} for i in sorted(costs)],
         "hot": None if cost is None else {"loop": cost.hot.loop, **_way(cost.hot)},
         "once": None if cost is None else _way(cost.once),

@@ -6,6 +6,11 @@ number of clocks is even. What is left of the first quad, in front, has no meani
 
 Accesses close to each other share a clock, read at the last of them (a *run*): a clock each would cost half as much
 again.
+
+In a packet with short clocks all clocks but the first and the last are cut to their low 16 bits, two in a word, the
+earlier one below. These words come first; where one is left with a single clock, its high half has no meaning. The
+first and the last clock follow. The two say how long the packet took: if less than 2**16 cycles, what was cut off is
+known.
 """
 
 from __future__ import annotations
@@ -30,9 +35,12 @@ class Words:
 
     addresses: tuple[int, ...]
     clocks: tuple[int, ...]
+    short: bool = False
 
     @property
     def count(self) -> int:
+        if self.short:
+            return 2 + (len(self.clocks) - 1) // 2
         pad = bool(self.addresses) and len(self.clocks) % 2 == 0
         return 2 * len(self.addresses) + pad + len(self.clocks)
 
@@ -42,10 +50,16 @@ class Words:
         return lead(self.count)
 
     def clock(self, event: int) -> int | None:
-        """Word with the event's own clock."""
+        """Word with the event's own clock, or with its low half."""
         if event not in self.clocks:
             return None
+        if self.short and event < len(self.clocks) - 1:
+            return self.first + (event - 1) // 2 if event else self.tag - 2
         return self.first + self.count - len(self.clocks) + self.clocks.index(event)
+
+    def above(self, event: int) -> int | None:
+        """The event whose clock is in the high half of the word with that of ``event`` in the low half."""
+        return event + 1 if self.short and event % 2 and event + 2 < len(self.clocks) else None
 
     def address(self, event: int) -> int | None:
         """Word with the low half of the event's address; the high half is the next one."""

@@ -24,8 +24,9 @@ class Records:
 
     The last record of a warp has the sequence number ``emitted - 1``. Counting back from there, each empty quad counts
     as one lost record (it held at least that); whatever else a ring that did not wrap lacks is counted at its first
-    gap. ``emitted = written + overwritten + holes``. Where a ring both wrapped and has gaps, ``holes`` is the least
-    number of events that the gaps can have held, and all other missing ones count as overwritten.
+    gap. ``emitted = written + overwritten + holes + ambiguous``. Where a ring both wrapped and has gaps, ``holes`` is
+    the least number of events that the gaps can have held, and all other missing ones count as overwritten.
+    ``ambiguous`` ones are there, with a number, but nobody knows their time.
     """
 
     warp: Array  # index into Headers
@@ -36,6 +37,7 @@ class Records:
     written: Array
     overwritten: Array
     holes: Array
+    ambiguous: Array
     unknown: Array  # places with a tag that the map does not know
     contradictory: Array  # warps with more in their ring than their header says they emitted; nothing is read of them
 
@@ -52,12 +54,12 @@ def read_records(slots: Array, headers: Headers, layout: KernelLayout, tags: Tag
         slack=layout.slack,
         tags=tags,
     )
-    missing = headers.emitted - found.written
+    missing = headers.emitted - found.written - found.ambiguous
     wrapped = headers.quads * QUAD > layout.ring
     holes = np.where(wrapped, np.minimum(missing, found.gaps), missing)
     in_first_part = (found.gaps > 0)[found.warp] & (found.gaps_after == found.gaps[found.warp])
     behind = np.where(in_first_part & ~wrapped[found.warp], _ALL, found.gaps_after)
-    behind = np.minimum(behind, missing[found.warp])
+    behind = np.minimum(behind, missing[found.warp]) + found.ambiguous_after
     ends = np.cumsum(found.written)
     seq = np.arange(len(found.warp), dtype=np.int64) + (headers.emitted - ends)[found.warp] - behind
     return Records(
@@ -69,6 +71,7 @@ def read_records(slots: Array, headers: Headers, layout: KernelLayout, tags: Tag
         written=found.written,
         overwritten=missing - holes,
         holes=holes,
+        ambiguous=found.ambiguous,
         unknown=found.unknown,
         contradictory=found.contradictory,
     )

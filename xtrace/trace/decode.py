@@ -15,7 +15,7 @@ from xtrace.trace.clocks import TimeAxis, Unwrapped, fit, unwrap
 from xtrace.trace.derived import expand
 from xtrace.trace.headers import Headers, read_headers, regions
 from xtrace.trace.layout import KernelLayout, cta_shape, kernel_layout
-from xtrace.trace.packets import Tags, count_events
+from xtrace.trace.packets import count_events
 from xtrace.trace.tables import WARP_COLUMNS, TraceTables, constant, event_table
 
 __all__ = ["decode"]
@@ -38,7 +38,7 @@ def decode(
     buffer
         The whole buffer, spill-over slot included. Not copied.
     map
-        Trace map (``xtrace/map/2`` or ``/3``) of the traced image.
+        Trace map (``xtrace/map/2`` to ``/5``) of the traced image.
     kernel
         Mangled or demangled name.
     grid, block
@@ -50,8 +50,9 @@ def decode(
     -------
     TraceTables
         ``summary`` holds ``emitted, written, dropped`` (= ``overwritten`` by the ring + ``holes`` not found where
-        they should be; see ``xtrace.trace.buffer.Records``), ``headless_warps, headless_records`` (warps that left
-        something but no header, not part of the tables, and the events of what looks like a packet there),
+        they should be + ``ambiguous`` ones whose short clocks do not tell their time; see
+        ``xtrace.trace.buffer.Records``), ``headless_warps, headless_records`` (warps that left something but no
+        header, not part of the tables, and the events of what looks like a packet there),
         ``warps_ran, warps_unfinished, warps_never_ran, warps_without_slot, spill_over``,
         ``damaged_slots, unknown_sites`` (packets whose tag the map does not have: holes),
         ``sample`` (the rule, None: every warp is traced) and ``warps_not_sampled``; no count is ever scaled up;
@@ -72,11 +73,11 @@ def decode(
     ctas = None if grid is None else _volume(cta_shape(grid, "grid", MAX_CTAS))
     warps_per_cta = 1 if shape is None else (_volume(shape) + 31) // 32
     slots, header_rows = regions(buffer, layout)
-    headers = read_headers(header_rows)
+    tags = layout.tags
+    headers = read_headers(header_rows, layout.stripe, short=tags.dense)
     lost = np.setdiff1d(np.flatnonzero(slots[:-1, :4].any(axis=1)), headers.used, assume_unique=True)
     if shape is not None:
         _only_sampled(layout, np.union1d(headers.used, lost), warps_per_cta)
-    tags = Tags.of(layout.packets)
     records = read_records(slots, headers, layout, tags)
     if records.contradictory.any():
         headers = headers.without(records.contradictory)
@@ -105,7 +106,7 @@ def decode(
     if layout.derived:
         summary |= {"recorded": len(recorded.site), "derived": shown.derived, "derived_unknown": shown.unknown}
     summary["headless_warps"] = len(lost)
-    summary["headless_records"] = count_events(slots, lost, layout.ring, tags)
+    summary["headless_records"] = count_events(slots, lost, layout.ring, tags, layout.stripe)
     summary["slots"] = len(slots) - 1
     summary["spill_over"] = bool(slots[-1].any() or header_rows[-1].any())
     summary["warps_per_cta"] = None if shape is None else warps_per_cta
@@ -229,6 +230,7 @@ def _summary(
         "dropped": emitted - written,
         "overwritten": int(records.overwritten.sum()),
         "holes": int(records.holes.sum()),
+        "ambiguous": int(records.ambiguous.sum()),
         "unknown_sites": int(records.unknown.sum()),
         "damaged_slots": [int(s) for s in headers.damaged[:100]],
         "damaged": len(headers.damaged),
@@ -251,6 +253,11 @@ def _judge(summary: dict[str, Any]) -> None:
     losses = [
         (s["overwritten"], "{} records were overwritten: the ring is too small for this launch"),
         (s["holes"], "{} records were counted but are not where they were written"),
+        (
+            s["ambiguous"],
+            "{} records were left out: their packets took 65,536 cycles or more, and short clocks do not tell times "
+            "then; splice with --clocks full",
+        ),
         (s["headless_warps"], "{} warps wrote records but no header: they never reached their exit and are not shown"),
         (s["damaged"], "{} slots hold a damaged header and were left out"),
         (s["unknown_sites"], "{} packets have a tag that the map does not know: wrong map, or damaged buffer"),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from xtrace.errors import BadInput
 from xtrace.trace.layout import HEADER_BYTES, KernelLayout
-from xtrace.trace.packets import QUAD, lift, plausible
+from xtrace.trace.packets import QUAD, by_slot, lift, plausible
 
 __all__ = ["MASK32", "Headers", "read_headers", "regions"]
 
@@ -56,7 +56,8 @@ class Headers:
 
 
 def regions(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> tuple[Array, Array]:
-    """The buffer's slots (u32 words), spill-over slot included, and one row of u64 header words per slot; not copied.
+    """The buffer's slots (u32 words), spill-over slot included, and one row of u64 header words per slot; only those
+    of stripes are copied.
 
     BadInput XT8201 when the size is not a whole number of slots.
     """
@@ -71,12 +72,16 @@ def regions(buffer: bytes | bytearray | memoryview, layout: KernelLayout) -> tup
         )
     count = size // each
     whole = memoryview(buffer).cast("B")
-    slots = np.frombuffer(whole[: count * layout.stride], dtype="<u4").reshape(count, -1)
+    rings = np.frombuffer(whole[: count * layout.stride], dtype="<u4")
+    slots = by_slot(rings, count, None if layout.stripe is None else layout.stripe // 4)
     return slots, np.frombuffer(whole[count * layout.stride :], dtype="<u8").reshape(count, -1)
 
 
-def read_headers(rows: Array) -> Headers:
-    """Headers of all slots but the spill-over slot."""
+def read_headers(rows: Array, stripe: int | None = None, *, short: bool = False) -> Headers:
+    """Headers of all slots but the spill-over slot.
+
+    ``stripe``: bytes of every packet, if they have one size; ``short``: some have short clocks.
+    """
     rows = rows[:-1]
     used = np.flatnonzero((rows != 0).any(axis=1))
     raw = rows[used]
@@ -84,10 +89,10 @@ def read_headers(rows: Array) -> Headers:
     t_exit = raw[:, 2].copy()
     sm, count, emitted_bytes = low[:, 1] & np.uint64(0xFF), low[:, 1] >> np.uint64(8), high[:, 3]
     quads = (emitted_bytes // np.uint64(QUAD)).astype(np.int64)
-    emitted = lift(count, quads)
+    emitted = lift(count, quads, 1 if stripe is None else stripe // QUAD)
     lasted = (t_exit - low[:, 0]) & MASK32
     bad = (t_exit == 0) | (t_exit >= np.uint64(1 << 63)) | (t_exit < lasted)
-    bad |= (emitted_bytes % np.uint64(QUAD) != 0) | ~plausible(emitted, quads) | _far_off(t_exit)
+    bad |= (emitted_bytes % np.uint64(QUAD) != 0) | ~plausible(emitted, quads, short=short) | _far_off(t_exit)
     good = ~bad
     t_exit, lasted, sm = t_exit[good], lasted[good], sm[good]
     clock_entry, clock_exit, assumed = _full_clocks(t_exit, lasted, high[good, 0], low[good, 3], sm)

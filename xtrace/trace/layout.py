@@ -9,11 +9,12 @@ from typing import Any
 from xtrace.errors import BadInput, Unsupported
 from xtrace.sampling import EVERYTHING, Sampling
 from xtrace.trace.packets import MAX_SITES as PACKET_SITES
-from xtrace.trace.packets import MAX_TAG, MAX_WORDS, QUAD, Address, Packet
+from xtrace.trace.packets import MAX_TAG, MAX_WORDS, QUAD, SHORTEST, Address, Packet, Tags
 from xtrace.trace.terms import Derived, Term
 
 __all__ = [
     "HEADER_BYTES",
+    "STRIPES",
     "KernelLayout",
     "KernelSites",
     "Site",
@@ -26,7 +27,8 @@ __all__ = [
 SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
 SCHEMA_WITH_DERIVED = "xtrace/map/4"
-SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED)
+SCHEMA_WITH_STRIPES = "xtrace/map/5"
+SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED, SCHEMA_WITH_STRIPES)
 STORED_SCHEMAS = (*SCHEMAS, "xtrace/map/1")  # of maps inside trace files
 MAX_SITES = 1 << 20
 MAX_TERMS = 64  # of a derived address
@@ -35,6 +37,7 @@ MAX_SLACK_BYTES = 512
 MIN_RING_BYTES = 32
 CLOCK_BYTES = 4  # of one event in a packet
 HEADER_BYTES = 32  # per slot, in the table behind the rings
+STRIPES = (16, 32, 64)  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,20 @@ class KernelLayout(KernelSites):
     """Geometry of one warp's slot, in bytes, and the packets that may stand in it.
 
     ``ring`` bytes in which packets start, then some slack for one that runs past the ring's end. The headers form a
-    table of their own behind all slots. ``sample`` says which warps leave a trace.
+    table of their own behind all slots. ``sample`` says which warps leave a trace. With a ``stripe`` every packet has
+    that many bytes, and the slots interleave packet by packet.
     """
 
     stride: int
     ring: int
     packets: tuple[Packet, ...]
     sample: Sampling = EVERYTHING
+    stripe: int | None = None
+
+    @property
+    def tags(self) -> Tags:
+        """How its packets are read."""
+        return Tags.of(self.packets, self.stripe)
 
     @property
     def slack(self) -> int:
@@ -135,6 +145,9 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
         raise _malformed(f"kernel {name}: the stride of a slot must be a multiple of {QUAD} and hold the ring")
     if header_bytes != HEADER_BYTES:
         raise _malformed(f"kernel {name}: headers of {header_bytes} bytes instead of {HEADER_BYTES}")
+    stripe = slot.get("stripe")
+    if stripe is not None and (type(stripe) is not int or stripe not in STRIPES or stride != ring or ring < stripe):
+        raise _malformed(f"kernel {name}: stripes are of {', '.join(map(str, STRIPES))} bytes, in slots of just a ring")
     return KernelLayout(
         name=name,
         demangled=known.demangled,
@@ -146,13 +159,14 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
         sample=Sampling.of_kernel(entry),
         derived=known.derived,
         derived_sites=known.derived_sites,
+        stripe=stripe,
     )
 
 
 def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[Packet, ...]:
     """The packets of a kernel's map entry; each of the record sites ``ids`` is in one.
 
-    BadInput XT8101 if they are not so.
+    BadInput XT8101 if they are not so, or larger than a stripe.
     """
     name, raw = str(entry.get("name"))[:200], entry.get("packets")
     if not isinstance(raw, list) or not all(isinstance(item, Mapping) for item in raw):
@@ -175,6 +189,9 @@ def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[Packet, ...
                 raise _malformed(f"kernel {name}: packet {tag} names no record site, or one of another packet")
             left.remove(site)
         out[tag] = _packet(item, recorded, f"kernel {name}: packet {tag}")
+        stripe = (entry.get("slot") or {}).get("stripe")
+        if stripe is not None and QUAD * out[tag].quads > stripe:
+            raise _malformed(f"kernel {name}: packet {tag} is larger than a stripe of {stripe} bytes")
     if left:
         raise _malformed(f"kernel {name}: site {min(left)} is in no packet")
     return tuple(out.values())
@@ -183,6 +200,10 @@ def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[Packet, ...
 def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> Packet:
     tag, sites = item["tag"], item["sites"]
     numbers = [n for n in sites if n in recorded]
+    if (short := item.get("short_clocks", False)) is not False:
+        if short is not True or numbers or "flush" in item or len(sites) < SHORTEST:
+            raise _malformed(f"{what} cannot have short clocks")
+        return Packet(tag, tuple(sites), short=True)
     if not numbers:
         return Packet(tag, tuple(sites))
     clocks = item.get("clocks")

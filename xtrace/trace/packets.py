@@ -8,6 +8,13 @@ of 0 says that its event did not happen: it is on a side path, or the packet is 
 begins or ends amid an iteration. A packet starts at ``offset mod ring`` and is contiguous: past the ring's end it goes
 on in the slack. ``offset`` is what its warp emitted before.
 
+With *short clocks* all but a packet's first and last clock are stored as their low 16 bits, two in a word, the earlier
+one below; these words come first, then the two whole clocks. If the packet took less than 2**16 cycles from its first
+clock to its last, the others are exactly ``last - ((last - low) mod 2**16)``. If it took longer, nobody can tell: the
+events between are *ambiguous*, and left out. No event of such a packet is missing.
+
+With *stripes* every packet of a kernel has the same size, undefined words in front included.
+
 **Reading** walks back from where the warp's last packet ended, because only a packet's end says how long it is. One
 step of the walk reads one packet of every warp. It ends at the warp's first packet or at one that began more than a
 ring's length before the end: later packets have overwritten it, wholly or partly. A place without a tag that the map
@@ -34,10 +41,12 @@ __all__ = [
     "MAX_TAG",
     "MAX_WORDS",
     "QUAD",
+    "SHORTEST",
     "Address",
     "Events",
     "Packet",
     "Tags",
+    "by_slot",
     "chunks",
     "count_events",
     "lift",
@@ -49,7 +58,10 @@ QUAD = 16  # bytes
 MAX_TAG = (1 << 16) - 1
 MAX_SITES = 15  # events of one packet
 MAX_WORDS = 31  # of one packet, its tag left out
+SHORTEST = 3  # events of a packet with short clocks
 _NO_TAG = MAX_TAG + 1  # stands for every word that cannot be a tag
+_HALF = (1 << 16) - 1
+_SHORT_IN_4_QUADS = 24  # events: twelve in two quads are the densest packet
 _COUNT_BITS = 24  # of the number of events in a header
 _EMPTY_QUADS = 4096  # more than a warp emits of packets with fewer events than quads
 _OVERHANG = MAX_WORDS // 4  # quads of a packet that may stand behind the ring's end
@@ -74,40 +86,61 @@ class Packet(NamedTuple):
     sites: Sequence[int]
     addresses: Sequence[Address] = ()
     clocks: Sequence[int] | None = None  # events (by number) with a clock of their own; None: all
+    short: bool = False  # clocks between the first and the last have 16 bits
 
     @property
     def words(self) -> int:
         """Its words, the tag left out."""
+        if self.short:
+            return 2 + (len(self.sites) - 1) // 2
         clocks = len(self.sites if self.clocks is None else self.clocks)
         return 2 * len(self.addresses) + bool(self.addresses and clocks % 2 == 0) + clocks
+
+    @property
+    def quads(self) -> int:
+        """Its size, if nothing is put in front."""
+        return self.words // 4 + 1
 
 
 @dataclass(frozen=True)
 class Tags:
     """The packets of a trace map: ``count[tag]`` events (0: no such tag) from number ``first[tag]`` on, in
-    ``words[tag]`` words with ``clocks[tag]`` clocks; then one element per event of every packet. Places count back
-    from the tag.
+    ``quads[tag]`` quads with ``clocks[tag]`` whole clocks; then one element per event of every packet. Places count
+    back from the tag.
     """
 
     count: Array
     first: Array
-    words: Array
+    quads: Array
     clocks: Array
+    short: Array  # whether it has short clocks
     sites: Array
     clock_at: Array
+    shift: Array  # of a short clock in its word, bits; -1: a whole clock
     address_at: Array  # low half; 0: no address
     made_at: Array  # word that is 0 if the access was not made; the tag, which never is, for values
     offset: Array  # u64
 
+    @property
+    def dense(self) -> bool:
+        """Whether some packets have short clocks."""
+        return bool(self.short.any())
+
     @classmethod
-    def of(cls, packets: Sequence[Packet | tuple[int, Sequence[int]]]) -> Tags:
-        """From packets, or ``(tag, site ids)`` pairs of packets of clocks alone."""
-        count, first, words, clocks = (np.zeros(_NO_TAG + 1, np.int64) for _ in range(4))
-        rows: list[tuple[int, int, int, int, int]] = []
+    def of(cls, packets: Sequence[Packet | tuple[int, Sequence[int]]], stripe: int | None = None) -> Tags:
+        """From packets, or ``(tag, site ids)`` pairs of packets of clocks alone. ``stripe``: bytes of every one."""
+        count, first, quads, clocks = (np.zeros(_NO_TAG + 1, np.int64) for _ in range(4))
+        short = np.zeros(_NO_TAG + 1, bool)
+        rows: list[tuple[int, int, int, int, int, int]] = []
         for packet in (Packet(*item) for item in packets):
             own = list(range(len(packet.sites)) if packet.clocks is None else packet.clocks)
             tag = packet.tag
-            count[tag], first[tag], words[tag], clocks[tag] = len(packet.sites), len(rows), packet.words, len(own)
+            count[tag], first[tag], short[tag] = len(packet.sites), len(rows), packet.short
+            quads[tag] = packet.quads if stripe is None else stripe // QUAD
+            clocks[tag] = 2 if packet.short else len(own)
+            if packet.short:
+                rows += [(site, *_short_clock(packet, k), 0, 0, 0) for k, site in enumerate(packet.sites)]
+                continue
             low = [packet.words - 2 * n for n in range(len(packet.addresses))]
             place = {x.event: n for n, x in enumerate(packet.addresses)}
             for event, site in enumerate(packet.sites):
@@ -115,37 +148,62 @@ class Tags:
                 if event in place:
                     n, x = place[event], packet.addresses[place[event]]
                     made = low[n if x.made_with is None else x.made_with] - 1
-                    rows.append((site, clock, low[n], 0 if x.value else made, x.offset))
+                    rows.append((site, clock, -1, low[n], 0 if x.value else made, x.offset))
                 else:
-                    rows.append((site, clock, 0, 0, 0))
-        sites, clock_at, address_at, made_at, offset = np.array(rows, np.int64).reshape(-1, 5).T
-        return cls(count, first, words, clocks, sites, clock_at, address_at, made_at, offset.astype(np.uint64))
+                    rows.append((site, clock, -1, 0, 0, 0))
+        sites, clock_at, shift, address_at, made_at, offset = np.array(rows, np.int64).reshape(-1, 6).T
+        return cls(
+            count, first, quads, clocks, short, sites, clock_at, shift, address_at, made_at, offset.astype(np.uint64)
+        )
+
+
+def _short_clock(packet: Packet, event: int) -> tuple[int, int]:
+    """Words from the event's clock to the tag, and the shift of a short one."""
+    last = len(packet.sites) - 1
+    if event in (0, last):
+        return (2 if event == 0 else 1), -1
+    word, half = divmod(event - 1, 2)
+    return packet.words - word, 16 * half
 
 
 @dataclass(frozen=True)
 class Events:
-    """Surviving events, ordered by warp and time; then what the walk found, one element per warp."""
+    """Surviving events with known times, ordered by warp and time; then what the walk found, one element per warp."""
 
     warp: Array  # index into the arrays given to read_events
     clock_lo: Array  # u32
     site: Array
     address: Array  # u64; 0: none recorded, or its lane did not make the access
     gaps_after: Array  # gaps between the event and the end of its warp
+    ambiguous_after: Array  # events left out there because their times are ambiguous
     written: Array  # events read
+    ambiguous: Array  # events left out
     gaps: Array  # quads that hold no packet
     unknown: Array  # places with a tag that the map does not know
     contradictory: Array  # warps whose ring holds more events than they emitted: their events are left out
 
 
-def lift(count: Array, quads: Array) -> Array:
-    """Exact numbers of events from their low 24 bits: but for a few, packets have at least as many events as quads."""
-    low, least = count.astype(np.int64), quads.astype(np.int64) - _EMPTY_QUADS
+def lift(count: Array, quads: Array, each: int = 1) -> Array:
+    """Exact numbers of events from their low 24 bits: but for a few, packets have at least as many events as quads.
+
+    Where all packets have ``each`` quads, undefined ones in front included, they have at least one event each.
+    """
+    low, least = count.astype(np.int64), quads.astype(np.int64) // each - _EMPTY_QUADS
     return least + ((low - least) & ((1 << _COUNT_BITS) - 1))
 
 
-def plausible(events: Array, quads: Array) -> Array:
-    """Whether so many events fit into so many quads."""
-    return (events >= 0) & (events * (MAX_SITES // 4 + 1) <= quads * MAX_SITES)
+def plausible(events: Array, quads: Array, *, short: bool = False) -> Array:
+    """Whether so many events fit into so many quads; ``short``: some packets have short clocks."""
+    return (events >= 0) & (events * 4 <= quads * (_SHORT_IN_4_QUADS if short else MAX_SITES))
+
+
+def by_slot(rings: Array, slots: int, stripe: int | None) -> Array:
+    """One row per slot from the bytes (or wider elements) of all rings; ``stripe``: elements of a packet, if slots
+    interleave.
+    """
+    if stripe is None:
+        return rings.reshape(slots, -1)
+    return rings.reshape(-1, slots, stripe).swapaxes(0, 1).reshape(slots, -1)
 
 
 def read_events(
@@ -170,23 +228,42 @@ def read_events(
     ends = np.cumsum(n)
     step = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - n, n)
     event, end = np.repeat(tags.first[tag], n) + step, np.repeat(at, n)
-    clock = flat[end - tags.clock_at[event]]
+    clock, there, unsure = _clocks(flat, end, event, np.repeat(tags.short[tag], n), tags)
     of = np.repeat(warp, n)
-    written = np.bincount(of[clock != 0], minlength=len(rows)).astype(np.int64)
-    contradictory = written > emitted
-    keep = (clock != 0) & ~contradictory[of]
-    written[contradictory] = 0
+    written = np.bincount(of[there & ~unsure], minlength=len(rows)).astype(np.int64)
+    ambiguous = np.bincount(of[unsure], minlength=len(rows)).astype(np.int64)
+    contradictory = written + ambiguous > emitted
+    keep = there & ~contradictory[of]
+    written[contradictory] = ambiguous[contradictory] = 0
+    later = np.cumsum(unsure[::-1])[::-1]  # ambiguous events from here to the end of the last warp
+    beyond = np.cumsum(ambiguous[::-1])[::-1] - ambiguous
+    keep &= ~unsure
     return Events(
         warp=of[keep],
         clock_lo=clock[keep],
         site=tags.sites[event][keep],
         address=_addresses(flat, end[keep], event[keep], tags),
         gaps_after=np.repeat(gaps, n)[keep],
+        ambiguous_after=(later - beyond[of])[keep],
         written=written,
+        ambiguous=ambiguous,
         gaps=walk.gaps,
         unknown=walk.unknown,
         contradictory=contradictory,
     )
+
+
+def _clocks(flat: Array, end: Array, event: Array, short: Array, tags: Tags) -> tuple[Array, Array, Array]:
+    """Clocks of events, whether each happened, and whether its time is ambiguous."""
+    clock = flat[end - tags.clock_at[event]]
+    there, unsure = (clock != 0) | short, np.zeros(len(clock), bool)
+    some = np.flatnonzero(tags.shift[event] >= 0)
+    if len(some):
+        last, first = flat[end[some] - 1], flat[end[some] - 2]
+        low = clock[some] >> tags.shift[event[some]].astype(np.uint32)
+        clock[some] = last - ((last - low) & np.uint32(_HALF))
+        unsure[some] = last - first > np.uint32(_HALF)
+    return clock, there, unsure
 
 
 def _addresses(flat: Array, end: Array, event: Array, tags: Tags) -> Array:
@@ -248,7 +325,7 @@ class _Walk:
         raw = self.flat[at]
         tag = np.minimum(raw, _NO_TAG).astype(np.int64)
         count = self.tags.count[tag]
-        return raw, tag, self.tags.words[tag] // 4 + 1, count > 0
+        return raw, tag, self.tags.quads[tag], count > 0
 
     def _clock(self, at: Array, tag: Array, places: range) -> Array:
         """The first of a packet's clocks that is not 0, going through ``places`` in words before the tag; else 0."""
@@ -295,11 +372,15 @@ def chunks(quads: Array, ring: int) -> Iterator[tuple[int, int]]:
     yield from ((low, high) for low, high in pairwise(edges) if high > low)
 
 
-def count_events(slots: Array, rows: Array, ring: int, tags: Tags) -> int:
-    """Events of everything in the rings of some slots that looks like a packet, where no end is known."""
+def count_events(slots: Array, rows: Array, ring: int, tags: Tags, stripe: int | None = None) -> int:
+    """Events of everything in the rings of some slots that looks like a packet, where no end is known.
+
+    ``stripe``: bytes of every packet, if they have one size.
+    """
+    each = (stripe or QUAD) // 4
     total = 0
     step = max(1, _CHUNK_QUADS * QUAD // ring)
     for start in range(0, len(rows), step):
-        part = slots[rows[start : start + step], 3 : ring // 4 : 4]
+        part = slots[rows[start : start + step], each - 1 : ring // 4 : each]
         total += int(tags.count[np.minimum(part, _NO_TAG)].sum())
     return total

@@ -9,8 +9,7 @@ from xtrace.errors import BadInput
 __all__ = ["SCHEMA", "kernel_claims"]
 
 SCHEMA = "xtrace/map/2"
-SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
-SCHEMA_WITH_DERIVED = "xtrace/map/4"
+SCHEMAS = (SCHEMA, "xtrace/map/3", "xtrace/map/4", "xtrace/map/5")
 _MAX_ITEMS = 1 << 20
 _MAX_EVENTS = 15  # of one packet
 _HINT = "give the .map.json that was written together with the traced image"
@@ -71,7 +70,7 @@ def kernel_claims(document: object) -> dict[str, dict[str, Any]]:
     Raises ``BadInput`` XT4001 when the document is not a trace map.
     """
     top = _dict(document, "the document")
-    if top.get("schema") not in (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED):
+    if top.get("schema") not in SCHEMAS:
         raise _bad(f"schema is {str(top.get('schema'))[:40]!r}, expected {SCHEMA!r}")
     for side in ("input", "output"):
         if not isinstance(_dict(top.get(side), side).get("sha256"), str):

@@ -269,8 +269,8 @@ class _Run:
     def _store(self, j: int, store: Store) -> bool:
         lane = self._pair.output.code[j].guard.removeprefix("@")
         one_lane, of_all = lane in self._warp.elected, lane not in self._partial
-        at, above = store.address - self._launch.slot, store.address - self._launch.header
-        if at >= 0 and at + store.size <= self._launch.layout.room:
+        at, above = self._launch.place(store.address, store.size), store.address - self._launch.header
+        if at is not None:
             self._tally.ring.add(j)
             self._stored += store.size
             for k, value in enumerate(store.data):
@@ -280,7 +280,8 @@ class _Run:
             for k, value in enumerate(store.data):
                 self._ring.header[above + 4 * k] = value
         else:
-            why = f"stores {store.size} bytes at slot offset {at:#x}, outside the warp's ring and header"
+            where = store.address - self._launch.slot
+            why = f"stores {store.size} bytes at slot offset {where:#x}, outside the warp's ring and header"
             self._pair.fail(_EFFECTS, why, self._pair.output.code[j])
             return False
         return True

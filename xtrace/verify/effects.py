@@ -7,7 +7,7 @@ set); and a dry run on made-up launches, which checks where each store would go 
 from __future__ import annotations
 
 from xtrace.isa.model import Flow, Instruction
-from xtrace.verify import copies, derived, dryrun, prologue, sampled
+from xtrace.verify import copies, derived, dryrun, prologue, sampled, stripes
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import MNEMONICS
 from xtrace.verify.forms import misaligned
@@ -42,8 +42,9 @@ def check(pair: Pair) -> dict[int, int]:
         pair.skip(_EFFECTS, "where stores go and what is patched at load is only known with a trace map")
         return {}
     patches = _patches(pair)
-    prologue.check(pair, patches or ())
+    prologue.check(pair, {j for j, value in (patches or {}).items() if value != stripes.PATCH})
     sampled.check(pair)
+    stripes.check(pair, patches or {})
     if patches is None or pair.findings.failed(_EFFECTS, pair.name):
         return {}
     return dryrun.check(pair, patches, derived.check(pair))
@@ -74,13 +75,14 @@ def _writable(pair: Pair) -> int:
 def _patches(pair: Pair) -> dict[int, str] | None:
     """Index of the traced instruction -> name of the value patched into its immediate."""
     claim, found = pair.claim or {}, {}
+    values = (*_VALUES, *([stripes.PATCH] if "stripe" in (claim.get("slot") or {}) else []))
     origin = pair.align.origin()
     start, end = pair.after.offset, pair.after.offset + len(pair.after.text)
     good = True
     for patch in claim.get("patches") or ():
         offset, value = patch["offset"], patch.get("value")
         index, inside = divmod(offset - start, pair.word_bytes)
-        if value not in _VALUES:
+        if value not in values:
             why = f"map patches an unknown value {value!r}"
         elif not start <= offset < end or inside != 4:
             why = f"map patches file offset {offset:#x}, which is no immediate of this kernel"
@@ -95,7 +97,7 @@ def _patches(pair: Pair) -> dict[int, str] | None:
             continue
         good = False
         pair.fail(_EFFECTS, why, pair.output.code[index] if 0 <= index < len(pair.output.code) else None)
-    needed = _VALUES if claim.get("packets") else _VALUES[2:]  # without packets there is no ring to find
+    needed = values if claim.get("packets") else values[2:]  # without packets there is no ring to find
     missing = [v for v in needed if v not in found.values()]
     if missing:
         good = False

@@ -214,6 +214,21 @@ def _logic(o: list[str], mods: list[str], imm: int | None) -> Action:
     return run
 
 
+def _permute(o: list[str], mods: list[str], imm: int | None) -> Action:
+    """Bytes of the result, from the lowest: a nibble of the selector chooses among those of two sources."""
+    selector = int(o[2], 16)
+    if mods or len(o) != 4 or imm is not None or selector & ~0x7777:
+        raise NotUnderstood("permutation form")
+    a, c = _value(o[1]), _value(o[3])
+    chosen = [selector >> 4 * k & 7 for k in range(4)]
+
+    def run(w: Warp) -> None:
+        both = a(w) | c(w) << 32
+        _put(w, o[0], sum((both >> 8 * n & 0xFF) << 8 * k for k, n in enumerate(chosen)))
+
+    return run
+
+
 def _lea(o: list[str], mods: list[str], imm: int | None) -> Action:
     if mods:
         raise NotUnderstood("address arithmetic form")
@@ -279,6 +294,7 @@ MNEMONICS: dict[str, Callable[[list[str], list[str], int | None], Action]] = {
     "SHF": _shift, "USHF": _shift,
     "LOP3": _logic, "ULOP3": _logic,
     "LEA": _lea, "ULEA": _lea,
+    "PRMT": _permute, "UPRMT": _permute,
     "SEL": _select, "USEL": _select,
     "ISETP": _compare, "UISETP": _compare,
     "ELECT": _elect, "NOP": _nothing, "STG": _store,

@@ -49,7 +49,7 @@ def check(pair: Pair, filler: Mapping[int, int]) -> None:
         _island(pair, i, island, registers, filler)
         cursor = pair.isa.layout["UR"].mask & registers.moved  # headers stand at an address that nothing moves
         stores = [j for j in island if pair.output.code[j].base == "STG" and pair.output.code[j].reads & cursor]
-        if stores and slot and slot.get("stride") == slot.get("ring"):
+        if stores and slot and slot.get("stride") == slot.get("ring") and "stripe" not in slot:
             why = "several lane groups may store here, but the slot has no room behind its ring"
             pair.fail(_HAZARDS, why, pair.output.code[stores[0]])
 

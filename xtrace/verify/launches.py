@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtrace.verify.emulate import Warp
+from xtrace.verify.stripes import PATCH, SIZES
 
 __all__ = ["Launch", "Layout", "lone_warp"]
 
@@ -18,19 +19,23 @@ _HEADER = 32
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a warp may store: the first ``ring`` bytes of its slot and perhaps some slack, and its header."""
+    """Where a warp may store: the first ``ring`` bytes of its slot and perhaps some slack, and its header.
+
+    With a ``stripe`` the slot is in pieces of so many bytes, one in every stripe of all slots.
+    """
 
     stride: int
     ring: int
     header_bytes: int
+    stripe: int | None = None
 
     @property
     def wraps(self) -> bool:
-        return self.stride > self.ring
+        return self.stride > self.ring or self.stripe is not None
 
     @property
     def room(self) -> int:
-        return self.ring + _SLACK * self.wraps
+        return self.ring + _SLACK * (self.stride > self.ring)
 
     @classmethod
     def of(cls, slot: dict[str, Any]) -> Layout | str:
@@ -44,7 +49,10 @@ class Layout:
             return f"ring of {ring} bytes is no power of two of 32 or more"
         if stride != ring and ring + _SLACK > stride:
             return f"slot layout of the map overlaps: ring {ring} and {_SLACK} bytes of slack in a stride of {stride}"
-        return cls(stride, ring, size)
+        stripe = slot.get("stripe")
+        if stripe is not None and (type(stripe) is not int or stripe not in SIZES or stripe > ring or stride != ring):
+            return f"stripes of {str(stripe)[:20]} bytes do not make up slots of just a ring of {ring}"
+        return cls(stride, ring, size, stripe)
 
 
 class Launch:
@@ -69,7 +77,8 @@ class Launch:
         table -= table % 4096
         index = min(wanted, count)
         self.layout = layout
-        self.slot = base + index * layout.stride
+        self.slot = base + index * (layout.stripe or layout.stride)
+        self._pitch = (count + 1) * (layout.stripe or 0)
         self.header = table + index * layout.header_bytes  # the table does not cross a multiple of 4 GiB
         self.smid = rng.randrange(132)
         self.patched = {
@@ -78,8 +87,18 @@ class Launch:
             "header_lo": table & 0xFFFFFFFF,
             "header_hi": table >> 32,
             "slot_count": count,
+            PATCH: count + 1,
         }
         self._special, self._constants = _surroundings(rng, threads, grid, tid, cta, self.smid)
+
+    def place(self, address: int, size: int) -> int | None:
+        """Offset in the warp's ring of ``size`` bytes at ``address``; None: they are not in the warp's slot."""
+        at, stripe = address - self.slot, self.layout.stripe
+        if stripe is None:
+            return at if at >= 0 and at + size <= self.layout.room else None
+        number, inside = divmod(at, self._pitch)
+        mine = 0 <= number < self.layout.ring // stripe and inside + size <= stripe
+        return stripe * number + inside if mine else None
 
     def warp(self) -> Warp:
         """The warp at its entry."""

@@ -3,15 +3,17 @@
 A packet of n words and a tag is n // 4 + 1 quads of 16 bytes: words that mean nothing, two for each address, one that
 means nothing if there are addresses and an even number of clocks, the clocks, the tag. The clock of an event that a
 warp left out is 0, and such an event is not counted; an event without a clock of its own has the next one's. The high
-half of the address of an access that was not made is 0, unless another event tells (``made_with``). The way back from
-the number of bytes that the header announces must meet exactly the events that were captured.
+half of the address of an access that was not made is 0, unless another event tells (``made_with``). With short clocks,
+the low halves of all but the first and the last come before these two, two in a word, and no event may be left out. In
+a striped slot all packets have the size of a stripe. The way back from the number of bytes that the header announces
+must meet exactly the events that were captured.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -33,6 +35,8 @@ class Packet:
     flush: int | None = None  # original instruction before which it is stored once more, with what is left of a loop
     values: frozenset[int] = frozenset()  # events of addresses that are registers recorded for themselves
     halves: frozenset[int] = frozenset()  # of these, one register alone
+    short: bool = False  # of clocks between the first and the last, low halves: two in a word, the earlier below
+    stripe: int | None = None  # bytes of every packet of the kernel
 
     @cached_property
     def clocks(self) -> tuple[int, ...]:
@@ -40,14 +44,22 @@ class Packet:
 
     @cached_property
     def words(self) -> int:
+        if self.short:
+            return -(-(len(self.sites) - 2) // 2) + 2
         return 2 * len(self.addresses) + (bool(self.addresses) and len(self.clocks) % 2 == 0) + len(self.clocks)
 
     @cached_property
     def size(self) -> int:
-        return 16 * (self.words // 4 + 1)
+        return 16 * (self.words // 4 + 1) if self.stripe is None else self.stripe
+
+    def shift(self, event: int) -> int | None:
+        """Where the low half of the event's clock stands in its word; None: the clock is whole."""
+        return (event - 1) % 2 * 16 if self.short and 0 < event < len(self.sites) - 1 else None
 
     def clock_word(self, event: int) -> int:
         """Words from the one with the clock of an event to the tag."""
+        if self.short:
+            return {0: 2, len(self.sites) - 1: 1}.get(event, self.words - (event - 1) // 2)
         return len(self.clocks) - bisect_left(self.clocks, event)
 
     def address_word(self, n: int) -> int:
@@ -89,6 +101,10 @@ def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] |
         packet = _packet(item, ids, recorded, values, word_bytes)
         if isinstance(packet, str):
             return f"packet {item['tag']} {packet}"
+        stripe = (claim.get("slot") or {}).get("stripe")
+        if stripe is not None and packet.size > stripe:
+            return f"packet {item['tag']} is larger than a stripe"
+        packet = replace(packet, stripe=stripe)
         packets[item["tag"]] = packet
         used += item["sites"]
     if len(used) != len(set(used)):
@@ -120,6 +136,10 @@ def _packet(
         return "has an access that is made with none before it that tells for itself"
     if flush is not None and (type(flush) is not int or flush % word_bytes):
         return f"is said to be flushed at {flush!r}, which is no instruction"
+    if (short := item.get("short_clocks", False)) is not False and (
+        short is not True or addresses or "clocks" in item or flush is not None or len(sites) < 3
+    ):
+        return "cannot have short clocks"
     return Packet(
         item["tag"],
         tuple(ids[n] for n in sites),
@@ -129,6 +149,7 @@ def _packet(
         None if flush is None else flush // word_bytes,
         frozenset(sites.index(n) for n in addresses if n in values),
         frozenset(sites.index(n) for n in addresses if n in values and len(values[n]["value"]["registers"]) == 1),
+        short,
     )
 
 
@@ -184,7 +205,7 @@ class Ring:
             if found is None:
                 return f"no packet of the map ends {emitted - at} bytes before the last"
             packet, place = found
-            clocks = [self._word(place, packet.clock_word(k)) for k in range(len(packet.sites))]
+            clocks = [self._clock(packet, k, place, left) for k in range(len(packet.sites))]
             if at - packet.size < oldest:  # only its last quad is certainly whole
                 captured = (x[-1] for p in self.packets.values() for i in p.sites if (x := left.get(i)) and x[-1])
                 youngest = max(captured, key=min, default=set())
@@ -218,6 +239,14 @@ class Ring:
         """The word so many words before the tag of the packet that ends at ``place``."""
         word = self.slot.get(place - 4 - 4 * before)
         return None if word is None else word.value
+
+    def _clock(self, packet: Packet, event: int, place: int, left: Mapping[int, list[set[int]]]) -> int | None:
+        """The clock of an event; of a low half, that of the clocks captured last at its site which has this half."""
+        word, shift = self._word(place, packet.clock_word(event)), packet.shift(event)
+        if word is None or shift is None:
+            return word
+        captured = next(iter(left.get(packet.sites[event], ())[-1:]), set())
+        return next((clock for clock in captured if clock & 0xFFFF == word >> shift & 0xFFFF), None)
 
     def _events(self, packet: Packet, clocks: Sequence[int | None], later: int, left: dict[int, list[set[int]]]) -> str:
         """Compare with what was captured last at each site, and take that from what is ``left``."""

@@ -38,10 +38,11 @@ class UniformState:
     timer: int  # low half of the global timer at entry
     clock: int  # low half of the SM clock at entry
     smid: int  # SM number in the low eight bits, events emitted so far above it
+    base: int | None = None  # even; pair, with stripes: the address of the warp's first packet
 
     @property
     def bits(self) -> int:
-        bits = e.ur(self.address, 2) | e.ur(self.header, 2)
+        bits = e.ur(self.address, 2) | e.ur(self.header, 2) | (0 if self.base is None else e.ur(self.base, 2))
         for n in (self.offset, self.timer, self.clock, self.smid):
             bits |= e.ur(n)
         return bits
@@ -51,8 +52,11 @@ class UniformState:
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    stride: int  # bytes between slots, a power of two
+    """Where packets stand. With stripes, those of all warps interleave: first the first ones, then the second ones."""
+
+    stride: int  # bytes between slots, a power of two; with stripes, of a slot
     ring: int  # bytes of packets, a power of two
+    stripe: int | None = None  # bytes of every packet, a power of two; None: each warp's packets stand together
 
 
 HEADER_BYTES = 32
@@ -109,6 +113,7 @@ class Step:
     cursor: Cursor | None = None
     parks: tuple[tuple[int, int], ...] = ()  # (uniform register, register that it is copied from)
     uniform_moves: tuple[tuple[int, int], ...] = ()  # (uniform register, value)
+    halves: tuple[tuple[int, int], ...] = ()  # (uniform register, one whose low half becomes its high half)
     moves: tuple[tuple[int, int], ...] = ()  # (register, value)
     fetches: tuple[tuple[int, int], ...] = ()  # (register, uniform register that it is copied from)
     stores: tuple[Store, ...] = ()
@@ -148,14 +153,14 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
         ops.append(e.elect(step.elect))
     if step.cursor is not None:
         if step.cursor.size:
-            # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
-            ops.append(e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address))
+            ops += _address_of_packet(state, slot)
             ops.append(e.uiadd_imm(state.offset, state.offset, step.cursor.size))
         if step.cursor.events:
             ops.append(e.uiadd_imm(state.smid, state.smid, step.cursor.events << SMID_BITS))
     if step.address is not None and step.address.after:  # what else there is to do fills the time
         ops += _address_ops(step.address)
     ops += [e.umov_imm(register, value) for register, value in step.uniform_moves]
+    ops += [e.upermute(low, low, e.LOW_HALVES, high) for low, high in step.halves]
     ops += [e.mov_imm(register, value) for register, value in step.moves]
     ops += [e.mov_uniform(register, uniform) for register, uniform in step.fetches]
     ops += [e.r2ur(uniform, register) for uniform, register in step.parks]
@@ -172,6 +177,17 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
         if k is not None:
             ops[k] = ops[k].waiting(1 << scoreboard)
     return ops
+
+
+def _address_of_packet(state: UniformState, slot: SlotLayout) -> list[Op]:
+    if slot.stripe is None or state.base is None:
+        # Slots are aligned to the ring, so the high bits of any address in it are the slot's own.
+        return [e.uselect_bits(state.address, state.offset, slot.ring - 1, state.address)]
+    # Each packet of the ring is a whole stripe of all slots further on: its place in the ring times their number.
+    return [
+        e.uand_imm(state.address, state.offset, slot.ring - 1),
+        e.uimad_wide_imm(state.address, state.address, 0, state.base, "stripe_slots"),
+    ]
 
 
 def _address_ops(address: Address) -> list[Op]:

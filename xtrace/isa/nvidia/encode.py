@@ -167,9 +167,19 @@ def uimad(d: int, a: int, b: int, c: int) -> Op:
     return Op(_word(0x72A4 | d << 16 | a << 24 | b << 32, 0x0F8E0200 | c), Unit.UNIFORM, ur(a) | ur(b) | ur(c), ur(d))
 
 
-def uimad_wide_imm(d: int, a: int, imm: int, c: int) -> Op:
+def uimad_wide_imm(d: int, a: int, imm: int, c: int, patch: str | None = None) -> Op:
     """64-bit pair d = a * imm + pair c, unsigned."""
-    return Op(_word(0x78A5 | d << 16 | a << 24 | imm << 32, 0x0F8E0000 | c), Unit.UNIFORM, ur(a) | ur(c, 2), ur(d, 2))
+    word = _word(0x78A5 | d << 16 | a << 24 | imm << 32, 0x0F8E0000 | c)
+    return Op(word, Unit.UNIFORM, ur(a) | ur(c, 2), ur(d, 2), patch=patch)
+
+
+LOW_HALVES = 0x5410  # selector: the low 16 bits of both sources, those of the second above
+
+
+def upermute(d: int, a: int, selector: int, c: int) -> Op:
+    """Bytes of d, from the lowest: nibble k of ``selector`` chooses among the bytes of a (0 to 3) and c (4 to 7)."""
+    word = _word(0x7896 | d << 16 | a << 24 | selector << 32, 0x08000000 | c)
+    return Op(word, Unit.UNIFORM, ur(a) | ur(c), ur(d))
 
 
 def uiadd_imm(d: int, a: int, imm: int) -> Op:

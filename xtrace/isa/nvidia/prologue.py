@@ -135,7 +135,8 @@ class _Code:
         self.block = [] if block else [e.uldc(n, at) for n, at in zip((nx, ny, nz), _CONST_NTID, strict=True)]
         self.begin = [e.umov_imm(state.header, 0, "header_lo"), e.umov_imm(state.header + 1, 0, "header_hi")]
         if slot is not None:
-            self.begin += [e.umov_imm(state.address, 0, "buffer_lo"), e.umov_imm(state.address + 1, 0, "buffer_hi")]
+            rings = state.address if state.base is None else state.base
+            self.begin += [e.umov_imm(rings, 0, "buffer_lo"), e.umov_imm(rings + 1, 0, "buffer_hi")]
             self.begin.append(e.umov_imm(state.offset, 0))
         self.warp: list[Op] = []  # its number in the CTA
         if not line:
@@ -159,7 +160,7 @@ class _Code:
             e.uimad_wide_imm(state.header, cz, HEADER_BYTES, state.header),
         ]
         if slot is not None:
-            self.place.insert(3, e.uimad_wide_imm(state.address, cz, slot.stride, state.address))
+            self.place.insert(3, e.uimad_wide_imm(rings, cz, slot.stripe or slot.stride, rings))
 
     def leaves(self, decision: Decision) -> list[Op]:
         """The decision, by the numbers of CTA and warp."""
