@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.splice.conftest import image
-from xtrace.splice import Options, apply, plan
+from xtrace.splice import Options, Stripes, apply, plan
 from xtrace.trace import accesses, addresses_per_site, decode, load, save, spans
 from xtrace.trace.export import to_chrome, to_csv
 from xtrace.verify import verify
@@ -31,7 +31,7 @@ CASES = (
 def runs(name: str, spec: str) -> tuple[dict[str, Any], list[Ring]]:
     """The map of a traced kernel, and what warps on made-up ways left in their rings."""
     loaded = image(name)
-    traced = apply(plan(loaded, loaded.kernels[:1], spec, Options(16)))
+    traced = apply(plan(loaded, loaded.kernels[:1], spec, Options(16, stripes=Stripes.OFF)))
     seen: list[Ring] = []
     check = Ring.wrong
 

@@ -36,7 +36,7 @@ def shown(warps: list[list[tuple[int, int, int]]], emitted: list[int] | None = N
     some, none = np.zeros(len(warps), np.int64), np.zeros(0, np.int64)
     records = Records(
         np.array(warp), np.array(seq), 100 * np.array(seq), np.array(site), np.array(address, np.uint64),
-        counts, total - counts, some, some, some.astype(bool),
+        counts, total - counts, some, some, some, some.astype(bool),
     )  # fmt: skip
     headers = Headers(some, some, some, some, some, some, total, some, some, none, none)
     return expand(records, headers, frozenset((VALUE, PAIR)), ITEMS)

@@ -71,6 +71,7 @@ class Case:
                 clocks = []
                 for _ in packet["sites"]:
                     clock += rng.choice(self.steps)
+                    clock += (BEGIN + clock) % (1 << 32) == 0  # would say that the event did not happen
                     clocks.append(clock)
                 known = not short or clocks[-1] - clocks[0] < 1 << 16
                 named = list(enumerate(zip(packet["sites"], clocks, strict=True), events))
