@@ -68,16 +68,18 @@ def wrong_pitch(s: Subject, rng: random.Random) -> Mutant:
 def wrong_base(s: Subject, rng: random.Random) -> Mutant:
     """Off by a packet, or by a slot that is not the warp's, or of another pair of registers."""
     words, how = s.words(), rng.randrange(3)
-    first = s.islands[0][1]
     own = _get(words[_patched(s, "stripe_slots")[0]], _C)
-    slot = next(j for j in first if words[j] & 0xFFF == 0x8A5 and _get(words[j], _DESTINATION) == own)
+    slot = next(j for j, _ in s.probes if words[j] & 0xFFF == 0x8A5 and _get(words[j], _DESTINATION) == own)
     if how == 0:
         j = slot
         others = {0, 16, 32, 48, 64, s.claim["slot"]["ring"]} - {s.claim["slot"]["stripe"]}
         words[j] = _set(words[j], _IMMEDIATE, rng.choice(sorted(others)))
     else:
         j = rng.choice(_patched(s, "stripe_slots"))
-        other = _get(words[first[-1]], _DESTINATION) if how == 1 else own - 2
+        header = next(
+            j for j, _ in s.probes if words[j] & 0xFFF == 0x8A5 and _get(words[j], _IMMEDIATE) == 32 and j != slot
+        )
+        other = _get(words[header], _DESTINATION) if how == 1 else own - 2
         words[j] = _set(words[j], _C, other & 0xFE)
     return s.mutant(words, f"`{s.traced[j].text}` with another base ({how})", *_PROMISES)
 
