@@ -15,8 +15,9 @@ from xtrace.analysis import KernelAnalysis
 
 from .resources import touches_scoreboard
 
-__all__ = ["next_islands", "wait_place"]
+__all__ = ["DRAINED", "next_islands", "wait_place"]
 
+DRAINED = frozenset({"matrix_wait", "pending=0"})  # tags of a wait that leaves nothing to the tensor cores
 _LONGEST_WAIT = 96  # cycles behind a store that a wait of its own is looked for
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xtrace.analysis import KernelAnalysis
 
 from .chains import cycles_of
-from .deferral import next_islands, wait_place
+from .deferral import DRAINED, next_islands, wait_place
 from .model import Form, KernelPlan, PlacedSite
 from .resources import FreeFinder
 
@@ -20,7 +20,6 @@ __all__ = ["place_waits"]
 _WORTH_A_WAIT = 8  # cycles that a wait must be put off to be worth an instruction of its own
 _EXPOSED = 16  # cycles behind a store within which a wait for it stalls
 _LONG = frozenset({"barrier", "copy_wait", "mbarrier_wait"})
-_DRAINED = frozenset({"matrix_wait", "pending=0"})
 
 
 class _Choice(NamedTuple):
@@ -132,7 +131,7 @@ def _exposed(a: KernelAnalysis, start: int, end: int) -> bool:
     if start >= end or a.cfg.block_of[start] != a.cfg.block_of[end] or cycles_of(a, range(start, end)) >= _EXPOSED:
         return False
     tags = [a.instructions[i].tags for i in range(start, end)]
-    return not any(t & _LONG or t >= _DRAINED for t in tags)
+    return not any(t & _LONG or t >= DRAINED for t in tags)
 
 
 def _own_wait(
