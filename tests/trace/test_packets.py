@@ -19,7 +19,8 @@ from xtrace.errors import BadInput
 from xtrace.runtime.buffers import SlotLayout, TraceBytes
 from xtrace.runtime.checks import trace_facts
 from xtrace.trace import decode
-from xtrace.trace.packets import Tags, chunks, count_events, lift, read_events
+from xtrace.trace.packets import chunks, count_events, lift, read_events
+from xtrace.trace.tags import Tags
 
 KERNEL = "k"
 BEGIN = 1 << 20  # above all tags: a clock that equals one has a test of its own

@@ -19,7 +19,8 @@ from xtrace.errors import BadInput
 from xtrace.runtime.buffers import SlotLayout, TraceBytes
 from xtrace.runtime.checks import trace_facts
 from xtrace.trace import decode
-from xtrace.trace.packets import Packet, Tags, lift, read_events
+from xtrace.trace.packets import lift, read_events
+from xtrace.trace.tags import Packet, Tags
 
 KERNEL = "k"
 BEGIN = 0xFFFF_0000  # the low half of the clock wraps soon

@@ -18,7 +18,8 @@ from xtrace.runtime.device import Device
 from xtrace.runtime.headers import TABLE, complete
 from xtrace.runtime.patching import BufferTarget
 from xtrace.trace.layout import STRIPES
-from xtrace.trace.packets import QUAD, by_slot
+from xtrace.trace.packets import by_slot
+from xtrace.trace.tags import QUAD
 
 __all__ = ["HeaderSummary", "SlotLayout", "TraceBuffer", "TraceBytes"]
 

@@ -16,7 +16,8 @@ from xtrace.runtime.buffers import TraceBytes
 from xtrace.runtime.device import Device
 from xtrace.sampling import Sampling
 from xtrace.trace.layout import packets
-from xtrace.trace.packets import QUAD, Events, Tags, chunks, plausible, read_events
+from xtrace.trace.packets import Events, chunks, plausible, read_events
+from xtrace.trace.tags import QUAD, Tags
 
 __all__ = ["OutputCheck", "Region", "TraceFacts", "check_outputs", "trace_facts"]
 

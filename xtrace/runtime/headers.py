@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xtrace.trace.packets import QUAD, lift
+from xtrace.trace.packets import lift
+from xtrace.trace.tags import QUAD
 
 __all__ = ["FULL", "TABLE", "complete"]
 

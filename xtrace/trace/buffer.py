@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from xtrace.trace.headers import MASK32, Headers
 from xtrace.trace.layout import KernelLayout
-from xtrace.trace.packets import QUAD, Tags, read_events
+from xtrace.trace.packets import read_events
+from xtrace.trace.tags import QUAD, Tags
 
 __all__ = ["Records", "read_records"]
 

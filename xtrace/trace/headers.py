@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from xtrace.errors import BadInput
 from xtrace.trace.layout import HEADER_BYTES, KernelLayout
-from xtrace.trace.packets import QUAD, by_slot, lift, plausible
+from xtrace.trace.packets import by_slot, lift, plausible
+from xtrace.trace.tags import QUAD
 
 __all__ = ["MASK32", "Headers", "read_headers", "regions"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from xtrace.errors import BadInput, Unsupported
 from xtrace.sampling import EVERYTHING, Sampling
-from xtrace.trace.packets import MAX_SITES as PACKET_SITES
-from xtrace.trace.packets import MAX_TAG, MAX_WORDS, QUAD, SHORTEST, Address, Packet, Tags
+from xtrace.trace.tags import MAX_SITES as PACKET_SITES
+from xtrace.trace.tags import MAX_TAG, MAX_WORDS, QUAD, SHORTEST, Address, Packet, Tags
 from xtrace.trace.terms import Derived, Term
 
 __all__ = [

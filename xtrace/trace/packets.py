@@ -28,24 +28,18 @@ takes less than 2**32 cycles).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from xtrace.trace.tags import MAX_SITES, MAX_TAG, MAX_WORDS, NO_TAG, QUAD, Tags
+
 __all__ = [
-    "MAX_SITES",
-    "MAX_TAG",
-    "MAX_WORDS",
-    "QUAD",
-    "SHORTEST",
-    "Address",
     "Events",
-    "Packet",
-    "Tags",
     "by_slot",
     "chunks",
     "count_events",
@@ -54,12 +48,6 @@ __all__ = [
     "read_events",
 ]
 
-QUAD = 16  # bytes
-MAX_TAG = (1 << 16) - 1
-MAX_SITES = 15  # events of one packet
-MAX_WORDS = 31  # of one packet, its tag left out
-SHORTEST = 3  # events of a packet with short clocks
-_NO_TAG = MAX_TAG + 1  # stands for every word that cannot be a tag
 _HALF = (1 << 16) - 1
 _SHORT_IN_4_QUADS = 24  # events: twelve in two quads are the densest packet
 _COUNT_BITS = 24  # of the number of events in a header
@@ -68,102 +56,6 @@ _OVERHANG = MAX_WORDS // 4  # quads of a packet that may stand behind the ring's
 _CHUNK_QUADS = 1 << 21
 
 Array = npt.NDArray[Any]
-
-
-class Address(NamedTuple):
-    """An address that an event of a packet records."""
-
-    event: int  # number in the packet
-    offset: int  # to be added to what is stored
-    made_with: int | None = None  # address of the packet (by number) whose high half tells whether the access was made
-    value: bool = False  # no address, but two registers that other addresses are derived from
-
-
-class Packet(NamedTuple):
-    """One kind of packet."""
-
-    tag: int
-    sites: Sequence[int]
-    addresses: Sequence[Address] = ()
-    clocks: Sequence[int] | None = None  # events (by number) with a clock of their own; None: all
-    short: bool = False  # clocks between the first and the last have 16 bits
-
-    @property
-    def words(self) -> int:
-        """Its words, the tag left out."""
-        if self.short:
-            return 2 + (len(self.sites) - 1) // 2
-        clocks = len(self.sites if self.clocks is None else self.clocks)
-        return 2 * len(self.addresses) + bool(self.addresses and clocks % 2 == 0) + clocks
-
-    @property
-    def quads(self) -> int:
-        """Its size, if nothing is put in front."""
-        return self.words // 4 + 1
-
-
-@dataclass(frozen=True)
-class Tags:
-    """The packets of a trace map: ``count[tag]`` events (0: no such tag) from number ``first[tag]`` on, in
-    ``quads[tag]`` quads with ``clocks[tag]`` whole clocks; then one element per event of every packet. Places count
-    back from the tag.
-    """
-
-    count: Array
-    first: Array
-    quads: Array
-    clocks: Array
-    short: Array  # whether it has short clocks
-    sites: Array
-    clock_at: Array
-    shift: Array  # of a short clock in its word, bits; -1: a whole clock
-    address_at: Array  # low half; 0: no address
-    made_at: Array  # word that is 0 if the access was not made; the tag, which never is, for values
-    offset: Array  # u64
-
-    @property
-    def dense(self) -> bool:
-        """Whether some packets have short clocks."""
-        return bool(self.short.any())
-
-    @classmethod
-    def of(cls, packets: Sequence[Packet | tuple[int, Sequence[int]]], stripe: int | None = None) -> Tags:
-        """From packets, or ``(tag, site ids)`` pairs of packets of clocks alone. ``stripe``: bytes of every one."""
-        count, first, quads, clocks = (np.zeros(_NO_TAG + 1, np.int64) for _ in range(4))
-        short = np.zeros(_NO_TAG + 1, bool)
-        rows: list[tuple[int, int, int, int, int, int]] = []
-        for packet in (Packet(*item) for item in packets):
-            own = list(range(len(packet.sites)) if packet.clocks is None else packet.clocks)
-            tag = packet.tag
-            count[tag], first[tag], short[tag] = len(packet.sites), len(rows), packet.short
-            quads[tag] = packet.quads if stripe is None else stripe // QUAD
-            clocks[tag] = 2 if packet.short else len(own)
-            if packet.short:
-                rows += [(site, *_short_clock(packet, k), 0, 0, 0) for k, site in enumerate(packet.sites)]
-                continue
-            low = [packet.words - 2 * n for n in range(len(packet.addresses))]
-            place = {x.event: n for n, x in enumerate(packet.addresses)}
-            for event, site in enumerate(packet.sites):
-                clock = len(own) - next(n for n, k in enumerate(own) if k >= event)
-                if event in place:
-                    n, x = place[event], packet.addresses[place[event]]
-                    made = low[n if x.made_with is None else x.made_with] - 1
-                    rows.append((site, clock, -1, low[n], 0 if x.value else made, x.offset))
-                else:
-                    rows.append((site, clock, -1, 0, 0, 0))
-        sites, clock_at, shift, address_at, made_at, offset = np.array(rows, np.int64).reshape(-1, 6).T
-        return cls(
-            count, first, quads, clocks, short, sites, clock_at, shift, address_at, made_at, offset.astype(np.uint64)
-        )
-
-
-def _short_clock(packet: Packet, event: int) -> tuple[int, int]:
-    """Words from the event's clock to the tag, and the shift of a short one."""
-    last = len(packet.sites) - 1
-    if event in (0, last):
-        return (2 if event == 0 else 1), -1
-    word, half = divmod(event - 1, 2)
-    return packet.words - word, 16 * half
 
 
 @dataclass(frozen=True)
@@ -323,7 +215,7 @@ class _Walk:
     def _look(self, at: Array) -> tuple[Array, Array, Array, Array]:
         """Word, tag, length in quads and whether the map knows the tag, at these word indices."""
         raw = self.flat[at]
-        tag = np.minimum(raw, _NO_TAG).astype(np.int64)
+        tag = np.minimum(raw, NO_TAG).astype(np.int64)
         count = self.tags.count[tag]
         return raw, tag, self.tags.quads[tag], count > 0
 
@@ -382,5 +274,5 @@ def count_events(slots: Array, rows: Array, ring: int, tags: Tags, stripe: int |
     step = max(1, _CHUNK_QUADS * QUAD // ring)
     for start in range(0, len(rows), step):
         part = slots[rows[start : start + step], each - 1 : ring // 4 : each]
-        total += int(tags.count[np.minimum(part, _NO_TAG)].sum())
+        total += int(tags.count[np.minimum(part, NO_TAG)].sum())
     return total
