@@ -168,7 +168,7 @@ def _records(traced: Instrumented, traces: Mapping[str, TraceBytes]) -> dict[str
     known = [n for n in expected if n is not None]
     complete = traced.warps is not None and bool(expected) and len(known) == len(expected)
     warps, unfinished = sum(f.warps for f in every), sum(f.warps_unfinished for f in every)
-    stray = sum(f.stray for f in every)
+    stray, ambiguous = sum(f.stray for f in every), sum(f.ambiguous for f in every)
     return {
         "kernels_seen": sorted(facts),
         "warps_expected": traced.warps,
@@ -181,6 +181,7 @@ def _records(traced: Instrumented, traces: Mapping[str, TraceBytes]) -> dict[str
         "records_emitted": sum(f.emitted for f in every) + 2 * warps,
         "ring_records": sum(f.emitted for f in every),
         "records_lost": sum(f.lost for f in every),
+        **({"records_ambiguous": ambiguous} if ambiguous else {}),  # of the lost ones
         "monotonic": all(f.monotonic for f in every),
         "bracketed": all(f.bracketed for f in every),
         "unknown_sites": sum(f.unknown_sites for f in every),
