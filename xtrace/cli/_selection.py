@@ -55,20 +55,23 @@ layout_option: Callable[[Any], Any] = click.option(
     metavar="N",
     help="Choose among equivalent images (0 to 11); which one is fastest only a measurement can tell.",
 )
-clocks_option: Callable[[Any], Any] = click.option(
+
+
+def _choice(flag: str, values: type[Clocks | Stripes], text: str) -> Callable[[Any], Any]:
+    choices = [value.value for value in values]
+    return click.option(flag, type=click.Choice(choices), default=values.AUTO.value, show_default=True, help=text)
+
+
+clocks_option = _choice(
     "--clocks",
-    type=click.Choice([clocks.value for clocks in Clocks]),
-    default=Clocks.AUTO.value,
-    show_default=True,
-    help="Clocks of packets: full (32 bits), short (16 bits between the first and the last, where that makes a packet "
+    Clocks,
+    "Clocks of packets: full (32 bits), short (16 bits between the first and the last, where that makes a packet "
     "smaller), or short only in kernels without tensor-core instructions, where that saves memory traffic.",
 )
-stripes_option: Callable[[Any], Any] = click.option(
+stripes_option = _choice(
     "--stripes",
-    type=click.Choice([stripes.value for stripes in Stripes]),
-    default=Stripes.AUTO.value,
-    show_default=True,
-    help="Let the packets of all warps interleave in memory; auto: in kernels without tensor-core instructions whose "
+    Stripes,
+    "Let the packets of all warps interleave in memory; auto: in kernels without tensor-core instructions whose "
     "packets can have one size.",
 )
 

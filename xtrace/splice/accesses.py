@@ -136,13 +136,16 @@ def _latency(a: KernelAnalysis, index: int, reader: Instruction) -> int:
     return late
 
 
-def same_condition(a: KernelAnalysis, first: Site, second: Site) -> bool:
-    """Whether a lane makes both accesses or neither: same predicates, which nothing writes between their readings."""
+def same_condition(a: KernelAnalysis, first: Site, second: Site, *, made: bool = False) -> bool:
+    """Whether a lane makes both accesses or neither: same predicates, which nothing writes between their readings (or,
+    ``made``, between the accesses themselves), in one block.
+    """
+    start, end = (first.anchor, second.anchor) if made else (first.index, second.index)
     one, other = access_of(a, first), access_of(a, second)
-    if one.conditions != other.conditions or a.cfg.block_of[first.index] != a.cfg.block_of[second.index]:
+    if one.conditions != other.conditions or a.cfg.block_of[start] != a.cfg.block_of[end]:
         return False
     predicates = sum(a.isa.layout["P"].bit(n) for n, _ in one.conditions)
-    return not any(overwrites(a, a.instructions[i]) & predicates for i in range(first.index, second.index))
+    return not any(overwrites(a, a.instructions[i]) & predicates for i in range(start, end))
 
 
 def address(a: KernelAnalysis, p: PlacedSite, register: int, *, certain: bool) -> Address:

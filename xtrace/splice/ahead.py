@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.loops import Loop
-from xtrace.isa.model import Flow
 from xtrace.probe import Site
 
-from .chains import interferes
+from .chains import disturbs, touched
 from .line import predicate_bit
 from .model import KernelPlan, Packet, PlacedSite
 from .resources import FreeFinder
@@ -54,15 +53,12 @@ def _entrance(result: KernelPlan, loop: Loop) -> _Entrance | None:
     a, blocks = result.analysis, result.analysis.cfg.blocks
     entering = [n for n in blocks[loop.head].predecessors if n not in loop.blocks]
     inside = [i for n in loop.blocks for i in blocks[n].indices]
-    if len(entering) != 1 or any(_disturbs(a, i) for i in inside):
+    if len(entering) != 1 or any(disturbs(a, i) for i in inside):
         return None
     index = blocks[entering[0]].last
-    if _disturbs(a, index) or not index or any(p.site.index == index for p in _everything(result)):
+    if disturbs(a, index) or not index or any(p.site.index == index for p in result.islands):
         return None
-    touched = 0
-    for i in (index, *inside):
-        touched |= a.instructions[i].reads | a.instructions[i].writes
-    return _Entrance(index, touched)
+    return _Entrance(index, touched(a, (index, *inside)))
 
 
 def _works_in(a: KernelAnalysis, packet: Packet, blocks: Set[int]) -> bool:
@@ -85,18 +81,10 @@ def _holds(a: KernelAnalysis, packet: Packet, index: int) -> bool:
     return False
 
 
-def _everything(result: KernelPlan) -> list[PlacedSite]:
-    return [*result.placed, *(p for k in result.packets for p in k.everywhere)]
-
-
-def _disturbs(a: KernelAnalysis, i: int) -> bool:
-    return interferes(a, i) or a.divergent[i] or a.instructions[i].flow is Flow.EXIT
-
-
-def _tags(island: PlacedSite, dead: Set[int], touched: int, own: Sequence[Packet], near: Sequence[Packet]) -> None:
+def _tags(island: PlacedSite, dead: Set[int], busy: int, own: Sequence[Packet], near: Sequence[Packet]) -> None:
     for packet in own:
         r = packet.tag_register
-        if r is None or r not in dead or touched >> r & 1 or packet.preset or packet.tag_island is None:
+        if r is None or r not in dead or busy >> r & 1 or packet.preset or packet.tag_island is None:
             continue
         shared = any(k.registers >> r & 1 for k in near if k is not packet)
         if not shared and not any(r in p.general for p in packet.everywhere):
@@ -108,13 +96,13 @@ def _lane(
     a: KernelAnalysis,
     island: PlacedSite,
     dead: Sequence[int],
-    touched: int,
+    busy: int,
     own: Sequence[Packet],
     near: Sequence[Packet],
 ) -> None:
     """One election for all packets of the loop that need one; those of other loops have their own."""
     used = {n for k in near if k not in own for p in k.everywhere for n in (p.elect, p.predicate)}
-    lane = next((n for n in dead if not predicate_bit(a, n) & touched and n not in used), None)
+    lane = next((n for n in dead if not predicate_bit(a, n) & busy and n not in used), None)
     electing = [k for k in own if any(p.elect is not None for p in k.islands)]
     if lane is None or not electing:
         return

@@ -10,7 +10,7 @@ equivalent sites with nothing between them at which lanes or registers could cha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from xtrace.analysis import KernelAnalysis
@@ -27,10 +27,12 @@ __all__ = [
     "between",
     "chains",
     "cycles_of",
+    "disturbs",
     "interferes",
     "reached",
     "single",
     "split",
+    "touched",
 ]
 
 _MAX_BETWEEN = 4096  # instructions: bounds the work for a pair of sites
@@ -209,20 +211,29 @@ def between(a: KernelAnalysis, p: int, q: int, islands: Set[int]) -> Between | N
         head, tail = range(p, first.last + 1), range(last.first, q)
         cycles = cycles_of(a, head) + cycles_of(a, tail)
         inside = itertools.chain(head, *(blocks[n].indices for n in sorted(side)), tail)
-    touched = 0
-    for count, i in enumerate(inside):
-        ins = a.instructions[i]
-        bad = interferes(a, i) or a.divergent[i]
-        if bad or (i in islands and i != p) or ins.flow is Flow.EXIT or count > _MAX_BETWEEN:
-            return None
-        touched |= ins.reads | ins.writes
-    return Between(touched, cycles)
+    passed = list(itertools.islice(inside, _MAX_BETWEEN + 2))
+    if len(passed) > _MAX_BETWEEN + 1 or any(disturbs(a, i) or (i in islands and i != p) for i in passed):
+        return None
+    return Between(touched(a, passed), cycles)
 
 
 def interferes(a: KernelAnalysis, i: int) -> bool:
     """Whether lanes or registers may change hands at an instruction. One lane alone meets nobody."""
     ins = a.instructions[i]
     return ("converge" in ins.tags and not a.sole[i]) or ins.opaque or a.isa.max_registers(ins) is not None
+
+
+def disturbs(a: KernelAnalysis, i: int) -> bool:
+    """Whether the warp's lanes may not run an instruction and what is behind it together."""
+    return interferes(a, i) or a.instructions[i].flow is Flow.EXIT or a.divergent[i]
+
+
+def touched(a: KernelAnalysis, indices: Iterable[int]) -> int:
+    """Registers (bit set) that kernel instructions read or write."""
+    bits = 0
+    for i in indices:
+        bits |= a.instructions[i].reads | a.instructions[i].writes
+    return bits
 
 
 def cycles_of(a: KernelAnalysis, indices: range) -> int:

@@ -21,7 +21,7 @@ from xtrace.analysis.affine import Atom, Form, minus
 from xtrace.probe import Site
 from xtrace.probe.accesses import overwrites, sources
 
-from .accesses import access_of
+from .accesses import access_of, same_condition
 from .holders import Range, held
 from .model import Derived, Holder, Part, PlacedSite
 
@@ -75,23 +75,12 @@ def _groups(a: KernelAnalysis, sites: Sequence[Site], banned: Set[object]) -> It
         form = a.affine.at(site.access, f"R{access.base}", f"R{access.base + 1}")
         loop = a.loop_of(site.access)
         candidate = _Candidate(site, form, 1 if loop is None else _ITERATIONS**loop.depth)
-        group = next((g for g in found if _alike(a, g[0].site, site)), None)
+        group = next((g for g in found if same_condition(a, g[0].site, site, made=True)), None)
         if group is None:
             found.append([candidate])
         else:
             group.append(candidate)
     yield from (group for group in found if len(group) > 1)
-
-
-def _alike(a: KernelAnalysis, one: Site, other: Site) -> bool:
-    """Same block, same predicates, which nothing writes in between."""
-    first, second = access_of(a, one), access_of(a, other)
-    assert one.access is not None
-    assert other.access is not None
-    if first.conditions != second.conditions or a.cfg.block_of[one.access] != a.cfg.block_of[other.access]:
-        return False
-    predicates = sum(a.isa.layout["P"].bit(n) for n, _ in first.conditions)
-    return not any(overwrites(a, a.instructions[i]) & predicates for i in range(one.access, other.access))
 
 
 class _Plan:

@@ -155,6 +155,11 @@ class PlacedSite:
         return out + [register for register, _ in (*self.moves, *self.fetches)]
 
     @property
+    def writes(self) -> int:
+        """These as a bit set."""
+        return sum(1 << n for n in set(self.general))
+
+    @property
     def registers(self) -> list[str]:
         """Names of the registers that the island uses, the storing lane's predicate included."""
         named = {f"P{n}" for n in (self.predicate, self.elect) if n is not None}
@@ -283,6 +288,11 @@ class KernelPlan:
     sample: Sampling | None = None
     emits: bool = True  # whether there are packets, and so a ring and a cursor
     sunk: SunkPrologue | None = None  # None: the prologue is whole, at the entry
+
+    @property
+    def islands(self) -> list[PlacedSite]:
+        """All but those that only wait."""
+        return [*self.placed, *(p for packet in self.packets for p in packet.helpers)]
 
     @property
     def records(self) -> list[PlacedSite]:

@@ -114,15 +114,15 @@ def _plan_kernel(
     missing = _number_derived(result, derivation)
     _place_tags(result, free)
     place_waits(result, free)
-    for p in _islands(result):
-        p.shared_waits = free.shared_waits(p.site.index, sum(1 << n for n in set(p.general)), p.scoreboard)
+    for p in result.islands:
+        p.shared_waits = free.shared_waits(p.site.index, p.writes, p.scoreboard)
     result.slot = _slot(result, options)
     size = stripe(result.packets, options) if base is not None and result.slot.stride > result.slot.ring else None
     if size is not None:  # where no packet comes twice, slots are neighbours already
         result.state, result.slot = base, striped(result.packets, _slot(result, options, size), size)
     result.emits = bool(result.packets)
     _sink_prologue(result, free)
-    top = max((r for p in _islands(result) for r in p.general), default=0)
+    top = max((r for p in result.islands for r in p.general), default=0)
     top = max([top, *(packet.registers.bit_length() - 1 for packet in result.packets)])
     top = max([top, *(result.sunk.registers.general if result.sunk else ())])
     if not a.moves_registers:
@@ -139,10 +139,6 @@ def _number_derived(result: KernelPlan, derivation: Derivation) -> set[object]:
         number += 1
         derived.id = number
     return missing
-
-
-def _islands(plan: KernelPlan) -> list[PlacedSite]:
-    return [*plan.placed, *(p for packet in plan.packets for p in packet.helpers)]
 
 
 def _kernel_refusal(a: KernelAnalysis) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xtrace.analysis import KernelAnalysis
 from xtrace.isa.nvidia.emit import HEADER_BYTES
+from xtrace.probe import Site
 
 from .apply import splice_kernel
 from .cost import Cost, KernelCost, Way, kernel_cost
@@ -41,20 +43,10 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
     for p in k.placed:
         if p.site.value is not None:
             continue  # no site that anybody asked for: its cost is among those of the islands
-        ins = a.instructions[p.site.anchor]
-        loop = a.loop_of(p.site.index)
         rows.append(
             {
-                "kernel": a.kernel.name,
-                "pc": f"0x{ins.pc:x}",
-                "op": ins.opcode,
-                "phase": p.site.phase,
-                "kind": p.site.kind,
-                "probe": "address" if p.site.wide else "time",
-                "status": "placed",
-                "reason": "",
-                "loop": None if loop is None else loop.id,
-                "depth": 0 if loop is None else loop.depth,
+                **_row(a, p.site, p.site.kind, "address" if p.site.wide else "time"),
+                **_depth(a, p.site.index),
                 "registers": p.registers,
                 "scoreboard": p.scoreboard,
                 "moved": p.moved,
@@ -62,43 +54,32 @@ def _sites(k: KernelPlan, costs: Mapping[int, Cost]) -> list[dict[str, Any]]:
                 **_cost(costs[p.site.index]),
             }
         )
+    nothing: dict[str, Any] = {"registers": [], "scoreboard": None, "moved": 0, "wait": "none", **_cost(Cost())}
     for d in k.derived:
-        ins = a.instructions[d.site.anchor]
-        loop = a.loop_of(d.site.anchor)
-        rows.append(
-            {
-                "kernel": a.kernel.name,
-                "pc": f"0x{ins.pc:x}",
-                "op": ins.opcode,
-                "phase": d.site.phase,
-                "kind": "derived",
-                "probe": "address",
-                "status": "placed",
-                "reason": "",
-                "loop": None if loop is None else loop.id,
-                "depth": 0 if loop is None else loop.depth,
-                "registers": [],
-                "scoreboard": None,
-                "moved": 0,
-                "wait": "none",
-                **_cost(Cost()),
-            }
-        )
+        rows.append(_row(a, d.site, "derived", "address") | _depth(a, d.site.anchor) | nothing)
     for r in k.refused:
-        ins = a.instructions[r.site.anchor]
-        rows.append(
-            {
-                "kernel": a.kernel.name,
-                "pc": f"0x{ins.pc:x}",
-                "op": ins.opcode,
-                "phase": r.site.phase,
-                "kind": r.site.kind,
-                "probe": "time" if r.site.access is None and not r.site.refusal else "address",
-                "status": "refused",
-                "reason": r.reason,
-            }
-        )
+        probe = "time" if r.site.access is None and not r.site.refusal else "address"
+        rows.append(_row(a, r.site, r.site.kind, probe) | {"status": "refused", "reason": r.reason})
     return sorted(rows, key=lambda row: int(row["pc"], 16))
+
+
+def _row(a: KernelAnalysis, site: Site, kind: str, probe: str) -> dict[str, Any]:
+    ins = a.instructions[site.anchor]
+    return {
+        "kernel": a.kernel.name,
+        "pc": f"0x{ins.pc:x}",
+        "op": ins.opcode,
+        "phase": site.phase,
+        "kind": kind,
+        "probe": probe,
+        "status": "placed",
+        "reason": "",
+    }
+
+
+def _depth(a: KernelAnalysis, index: int) -> dict[str, Any]:
+    loop = a.loop_of(index)
+    return {"loop": None if loop is None else loop.id, "depth": 0 if loop is None else loop.depth}
 
 
 def _kernel(

@@ -14,12 +14,11 @@ from itertools import pairwise
 
 from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.loops import Loop
-from xtrace.isa.model import Flow
 from xtrace.isa.nvidia.emit import Cursor, Store
 from xtrace.probe import Site
 
 from .accesses import address, same_condition
-from .chains import Chain, Event, between, cycles_of, interferes, reached
+from .chains import Chain, Event, between, cycles_of, disturbs, reached
 from .deferral import DRAINED
 from .line import PREPARATION, predicate_bit
 from .model import MAX_WORDS, QUAD_BYTES, Packet, PlacedSite, quads
@@ -121,17 +120,13 @@ def _turn(a: KernelAnalysis, chain: Chain, loop: Loop, wait: int, islands: set[i
     latches = [n for n in head.predecessors if n in loop.blocks]
     if any(i in islands and i not in chain.places for i in inside) or latches != [block_of[chain.places[-1]]]:
         return None
-    if block_of[chain.places[0]] != loop.head or any(_disturbs(a, i) for i in inside):
+    if block_of[chain.places[0]] != loop.head or any(disturbs(a, i) for i in inside):
         return None
     last, first = chain.places[-1], chain.places[0]
     cycles = [gap.cycles for gap in chain.gaps]
     over = cycles_of(a, range(last, blocks[latches[0]].last + 1)) + cycles_of(a, range(head.first, first))
     places = chain.places[wait + 1 :] + chain.places[: wait + 1]
     return _Turn(places, [*cycles[wait + 1 :], over, *cycles[:wait]], len(chain.places) - wait - 1)
-
-
-def _disturbs(a: KernelAnalysis, i: int) -> bool:
-    return interferes(a, i) or a.instructions[i].flow is Flow.EXIT or a.divergent[i]
 
 
 def _flush_place(a: KernelAnalysis, loop: Loop, islands: set[int]) -> int | None:

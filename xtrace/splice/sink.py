@@ -19,6 +19,7 @@ from xtrace.isa.nvidia import encode
 from xtrace.isa.nvidia.emit import UniformState
 from xtrace.isa.nvidia.prologue import UNIFORM_SCRATCH, PrologueRegisters
 
+from .chains import touched
 from .model import Form, KernelPlan, SunkPrologue
 from .resources import FreeFinder, touches_scoreboard
 
@@ -39,8 +40,7 @@ def sunk_prologue(plan: KernelPlan, free: FreeFinder) -> SunkPrologue | None:
     a, state = plan.analysis, plan.state
     if plan.form is not Form.SCHEDULED or plan.sample is not None or state is None:
         return None
-    others = {p.site.index for p in plan.placed if p.site.kind != "entry"} | set(plan.waits)
-    others |= {p.site.index for packet in plan.packets for p in packet.helpers}
+    others = {p.site.index for p in plan.islands if p.site.kind != "entry"} | set(plan.waits)
     end = min(others, default=len(a.instructions))
     at_entry = [n for p in plan.placed if p.site.kind == "entry" for n in p.scratch] + list(free.at(0).groups(1))
     places = [x for x in _places(a, end) if x[1] >= _WORTH]
@@ -100,10 +100,8 @@ def _registers(
 
 def _untouched(a: KernelAnalysis, registers: Sequence[int], index: int) -> list[int]:
     """Those of ``registers`` that the kernel leaves alone before an instruction of the entry block."""
-    touched = 0
-    for ins in a.instructions[:index]:
-        touched |= ins.reads | ins.writes
-    return [n for n in registers if not touched >> n & 1]
+    bits = touched(a, range(index))
+    return [n for n in registers if not bits >> n & 1]
 
 
 def uniform_scratch(a: KernelAnalysis, index: int, state: UniformState) -> tuple[tuple[int, ...], int] | None:

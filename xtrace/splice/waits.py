@@ -48,8 +48,8 @@ def place_waits(plan: KernelPlan, free: FreeFinder) -> None:
                     _behind_loop(plan.analysis, p.site.index) if packet.words > len(packet.records) else frozenset()
                 )
                 mask = _mask(p)
-                stops = anchors | {i for i, other in islands.items() if mask & _writes(other)} | frozenset(exits)
-                _place(plan.analysis, p, free, anchors, anchors | outside, everywhere, stops, waits)
+                stops = anchors | {i for i, other in islands.items() if mask & other.writes}
+                _place(plan.analysis, p, mask, free, (anchors, anchors | outside), everywhere, stops, waits)
     for p in exits.values():
         if p.wait_last:
             _guarded_exit(plan.analysis, p, anchors, waits)
@@ -69,10 +69,6 @@ def _behind_loop(a: KernelAnalysis, index: int) -> frozenset[int]:
     return frozenset(a.cfg.blocks[n].first for n in left)
 
 
-def _writes(p: PlacedSite) -> int:
-    return sum(1 << n for n in set(p.general))
-
-
 def _mask(p: PlacedSite) -> int:
     mask = 0
     for store in p.stores:
@@ -83,23 +79,24 @@ def _mask(p: PlacedSite) -> int:
 def _place(
     a: KernelAnalysis,
     p: PlacedSite,
+    mask: int,
     free: FreeFinder,
-    anchors: frozenset[int],
-    outside: frozenset[int],
+    preferred: tuple[frozenset[int], ...],
     everywhere: frozenset[int],
     stops: frozenset[int],
     waits: dict[int, int],
 ) -> None:
-    """Wait at anchors if possible, else behind the loop, else in the next islands, else in an island for the purpose.
+    """Wait in islands that are preferred if possible, else in the next ones, else in an island for the purpose.
 
-    ``stops`` are islands at which the store must have read its registers; an island for the purpose may stand behind
-    other ones, and takes the place of a next island that is so near that the warp would stall there.
+    ``mask`` are the registers that the store reads. ``stops`` are islands at which it must have read them; an island
+    for the purpose may stand behind other ones, and takes the place of a next island that is so near that the warp
+    would stall there.
     """
-    at, mask = p.site.index, _mask(p)
+    at = p.site.index
     scoreboards = free.at(at).scoreboards
     choice: _Choice | None = None
     if not a.divergent[at]:  # else another lane group may come and move the address at once
-        for places in dict.fromkeys((anchors, outside)):
+        for places in dict.fromkeys(preferred):
             choice = choice or _deferred(a, at, mask, scoreboards, places)
         if choice is None:
             choice = _deferred(a, at, mask, scoreboards, everywhere)
