@@ -1,6 +1,7 @@
 """Packets of any size in rings of any size, for any number of laps: the newest that fit come back, the rest is counted.
 
-The writer here follows decision 0001 word by word; what it keeps is known without reading anything back.
+The writer here follows decision 0001 word by word; what it keeps is known without reading anything back. It also knows
+where a reader cannot tell one packet's end from another's remains: there, and only there, older packets are given up.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from xtrace.errors import BadInput
@@ -27,6 +28,19 @@ BEGIN = 1 << 20  # above all tags: a clock that equals one has a test of its own
 
 
 @dataclass
+class Written:
+    """A packet: what it starts and ends at in quads, and its clocks."""
+
+    start: int
+    end: int
+    clocks: list[int]
+
+    def shows(self, limit: int) -> bool:
+        """Whether a clock from ``limit`` on is not 0."""
+        return any(self.clocks[::-1][: max(4 * (self.end - limit) - 1, 0)])
+
+
+@dataclass
 class Case:
     """Warps that wrote packets (by index into ``sizes``) into rings of ``ring`` bytes."""
 
@@ -38,7 +52,10 @@ class Case:
     seed: int
     skipping: bool = False  # events other than a packet's last may not happen
     torn: bool = False  # packets may begin or end amid, as the first and the last of a loop do
+    empty: int = 0  # percent of the packets in which nothing happened, as of a loop that was not entered
     truth: list[list[tuple[int, int, int]]] = field(default_factory=list)  # per warp: seq, site, clock of what is kept
+    given_up: list[int] = field(default_factory=list)  # per warp: of what is kept, the oldest that may be given up
+    given_up_quads: list[int] = field(default_factory=list)  # the size of their packets
     emitted: list[int] = field(default_factory=list)  # per warp
 
     def map(self) -> dict[str, Any]:
@@ -58,6 +75,7 @@ class Case:
         for picks in self.warps:
             data, offset, clock, events = bytearray(self.ring + self.slack), 0, BEGIN, 0
             begun: list[tuple[int, int, int, int]] = []
+            written: list[Written] = []
             for pick in picks:
                 clocks = []
                 sites = packets[pick]["sites"]
@@ -67,6 +85,8 @@ class Case:
                 if self.torn and last > 1 and rng.random() < 0.3:
                     cut = rng.randrange(1, last)
                     first, last = rng.choice([(cut, last), (0, cut)])
+                if self.empty and rng.random() < self.empty / 100:
+                    last = 0
                 for k, site in enumerate(sites):
                     if not first <= k < last:
                         clocks.append(0)
@@ -82,14 +102,57 @@ class Case:
                 undefined = [rng.choice([0, rng.choice(self.tags), clock, rng.getrandbits(32)]) for _ in range(3)]
                 words = [*undefined[: 4 * size - len(clocks) - 1], *clocks, packets[pick]["tag"]]
                 struct.pack_into(f"<{4 * size}I", data, offset % self.ring, *words)
+                written.append(Written(offset // 16, offset // 16 + size, clocks))
                 offset += 16 * size
             headers.append(
                 struct.pack("<4IQII", 32_000, BEGIN - 5, (events & 0xFFFFFF) << 8 | 131, 0, 64_000, clock + 9, offset)
             )
             self.emitted.append(events)
+            told = 16 * self.nobody_can_tell(data, written) if self.torn or self.empty else 0
             self.truth.append([(seq, site, t) for start, seq, site, t in begun if start >= offset - self.ring])
+            self.given_up.append(sum(offset - self.ring <= start < told for start, *_ in begun))
+            lost = [x.end - x.start for x in written if offset - self.ring <= 16 * x.start < told and any(x.clocks)]
+            self.given_up_quads.append(sum(lost))
             slots.append(bytes(data))
         return b"".join(slots) + bytes(self.ring + self.slack) + b"".join(headers) + bytes(32)
+
+    def nobody_can_tell(self, data: bytes, written: list[Written]) -> int:
+        """The newest end (in quads) of a packet and of another's remains that the clocks left do not tell apart; or 0.
+
+        One of the two shows no clock, and none that is known to be younger than a lap stands before it: before the lap,
+        where a packet without clocks ends there, or before the start of what ends in the slack.
+        """
+        words = np.frombuffer(data, "<u4")
+        ring, overhang = self.ring // 16, min(self.slack // 16, 7)
+        limit = max(written[-1].end - ring, 0) if written else 0
+        events = dict(zip(self.tags, self.sizes, strict=True))
+        for packet in reversed(written):
+            if packet.start < limit:
+                return 0
+            place = (packet.end - 1) % ring + 1
+            ends: dict[int, tuple[int, bool]] = {}  # by laps past the ring: quads, whether a clock is left
+            for laps in range(overhang + 1):
+                behind = place + laps * ring
+                if laps and (behind - ring > overhang or packet.end <= laps * ring):
+                    break
+                n = events.get(int(words[4 * behind - 1]), 0)
+                left = min(n, 4 * (packet.end - limit) - 1)
+                if n and behind - ring < n // 4 + 1 <= behind:
+                    ends[laps] = n // 4 + 1, bool(words[4 * behind - 1 - left : 4 * behind - 1].any())
+            if place > overhang or len(ends) < 2 or all(shows for _, shows in ends.values()):
+                continue
+            if set(ends) != {0, 1}:
+                return packet.end
+            (_, ring_shows), (quads, slack_shows) = ends[0], ends[1]
+            lap = packet.end - place
+            up_to = packet.start
+            if ring_shows:
+                up_to = packet.end - quads
+            elif not slack_shows:
+                up_to = min(packet.start, lap)
+            if not any(x.shows(limit) for x in written if max(limit, lap - ring + overhang) < x.end <= up_to):
+                return packet.end
+        return 0
 
 
 @st.composite
@@ -108,34 +171,76 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.integers(0, 1 << 30)),
         draw(st.booleans()),
         draw(st.booleans()),
+        draw(st.sampled_from([0, 0, 10, 50, 95])),
     )
 
 
 @settings(max_examples=400, deadline=None)
 @given(cases())
+@example(Case(64, 48, [12, 1, 4], [1, 2, 3], [[2, 0, 2]], 0, torn=True))
+@example(Case(32, 48, [1, 1, 4, 1, 1], [1, 2, 3, 4, 5], [[0, 0, 2, 0, 2]], 2087, skipping=True, torn=True))
 def test_the_newest_packets_that_fit_come_back_and_the_others_are_counted(case: Case) -> None:
+    comes_back(case)
+
+
+def comes_back(case: Case) -> None:
     trace_map, buffer = case.map(), case.buffer()
     emitted = case.emitted
-    kept = [len(t) for t in case.truth]
     entry = trace_map["kernels"][0]
     facts = trace_facts(TraceBytes(buffer, SlotLayout.of(entry["slot"]), len(case.warps), False), entry)
+    kept = facts.per_cta.sum(axis=1).tolist()
+    for n, truth, given_up in zip(kept, case.truth, case.given_up, strict=True):
+        assert len(truth) - given_up <= n <= len(truth)
     assert (facts.emitted, facts.written, facts.lost) == (sum(emitted), sum(kept), sum(emitted) - sum(kept))
     assert facts.monotonic
     assert facts.bracketed
-    assert facts.per_cta.sum(axis=1).tolist() == kept
     assert facts.unknown_sites == 0
     if not sum(kept):  # also where every packet is larger than the ring
         with pytest.raises(BadInput, match="record"):
             decode(buffer, trace_map, KERNEL)
         return
     tables = decode(buffer, trace_map, KERNEL)
-    for slot, truth in enumerate(case.truth):
+    for slot, (n, truth) in enumerate(zip(kept, case.truth, strict=True)):
         rows = tables.events[tables.events["slot"] == slot]
-        assert list(zip(rows["seq"], rows["site"], rows["clock"], strict=True)) == truth
+        assert list(zip(rows["seq"], rows["site"], rows["clock"], strict=True)) == truth[len(truth) - n :]
     assert tables.warps["emitted"].tolist() == emitted
     assert tables.warps["dropped"].tolist() == [e - k for e, k in zip(emitted, kept, strict=True)]
     assert tables.summary["overwritten"] == tables.summary["dropped"]
     assert set(tables.warps["sm"]) == {131}
+
+
+@pytest.mark.parametrize(("empty", "most"), [(0, 6), (10, 12), (60, 30)])
+def test_of_loops_in_small_rings_nothing_wrong_and_nearly_everything_comes_back(empty: int, most: int) -> None:
+    """``most``: warps in a thousand whose oldest packets are given up."""
+    rng, short, warps = random.Random(empty), [], 40
+    for _ in range(100):
+        kinds, ring = rng.randint(1, 4), 16 << rng.randint(1, 5)
+        sizes = [rng.choice([1, 2, 3, 4, 7, 8, 12, 15]) for _ in range(kinds)]
+        picks = [rng.choices(range(kinds), k=rng.randint(3, 3 + ring // 16)) for _ in range(warps)]
+        case = Case(ring, 48, sizes, list(range(1, kinds + 1)), picks, rng.getrandbits(30), kinds > 2, True, empty)
+        words = np.frombuffer(case.buffer(), "<u4")
+        slots, headers = words[: warps * (ring + 48) // 4], words[-8 * (warps + 1) : -8].reshape(warps, 8)
+        tags = Tags.of([(p["tag"], p["sites"]) for p in case.map()["kernels"][0]["packets"]])
+        found = read_events(
+            slots.reshape(warps, -1),
+            np.arange(warps),
+            headers[:, 7] // 16,
+            np.array(case.emitted),
+            headers[:, 6],
+            ring=ring,
+            slack=48,
+            tags=tags,
+        )
+        assert not found.gaps.any()
+        for warp, (truth, most_short) in enumerate(zip(case.truth, case.given_up, strict=True)):
+            mine, missing = found.warp == warp, len(truth) - found.written[warp]
+            rows = zip(found.site[mine].tolist(), found.clock_lo[mine].tolist(), strict=True)
+            assert list(rows) == [event[1:] for event in truth[missing:]]
+            assert 0 <= missing <= most_short
+            if missing:
+                short.append(case.given_up_quads[warp])
+    assert len(short) <= most * 4
+    assert max(short) <= 8
 
 
 def test_a_packet_without_any_event_is_passed_over() -> None:

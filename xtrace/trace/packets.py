@@ -15,15 +15,7 @@ events between are *ambiguous*, and left out. No event of such a packet is missi
 
 With *stripes* every packet of a kernel has the same size, undefined words in front included.
 
-**Reading** walks back from where the warp's last packet ended, because only a packet's end says how long it is. One
-step of the walk reads one packet of every warp. It ends at the warp's first packet or at one that began more than a
-ring's length before the end: later packets have overwritten it, wholly or partly. A place without a tag that the map
-knows is a gap; the walk looks one quad further back.
-
-**Past the ring's end.** A packet that ends in the first seven quads of a lap may have begun in the lap before; then its
-end stands in the slack. The same place of the ring (or of the slack) holds something older then. If both look like a
-packet, the one whose last clock is younger, measured back from a clock known to be later, is right (as long as a lap
-takes less than 2**32 cycles).
+**Reading** walks back from where the warp's last packet ended: :mod:`xtrace.trace.walk`.
 """
 
 from __future__ import annotations
@@ -36,7 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xtrace.trace.tags import MAX_SITES, MAX_TAG, MAX_WORDS, NO_TAG, QUAD, Tags
+from xtrace.trace.tags import MAX_SITES, NO_TAG, QUAD, Tags
+from xtrace.trace.walk import Walk
 
 __all__ = [
     "Events",
@@ -52,7 +45,6 @@ _HALF = (1 << 16) - 1
 _SHORT_IN_4_QUADS = 24  # events: twelve in two quads are the densest packet
 _COUNT_BITS = 24  # of the number of events in a header
 _EMPTY_QUADS = 4096  # more than a warp emits of packets with fewer events than quads
-_OVERHANG = MAX_WORDS // 4  # quads of a packet that may stand behind the ring's end
 _CHUNK_QUADS = 1 << 21
 
 Array = npt.NDArray[Any]
@@ -114,7 +106,7 @@ def read_events(
     """
     flat = slots.reshape(-1)
     base = rows.astype(np.int64) * slots.shape[1]
-    walk = _Walk(flat, base, quads.astype(np.int64), exit_lo.astype(np.int64), ring // QUAD, slack // QUAD, tags)
+    walk = Walk(flat, base, quads.astype(np.int64), exit_lo.astype(np.int64), ring // QUAD, slack // QUAD, tags)
     warp, at, tag, gaps = walk.packets()
     n = tags.count[tag]
     ends = np.cumsum(n)
@@ -168,93 +160,6 @@ def _addresses(flat: Array, end: Array, event: Array, tags: Tags) -> Array:
     made = flat[end - tags.made_at[event]] != 0
     found[some] = np.where(made, value + tags.offset[event], np.uint64(0))
     return found
-
-
-class _Walk:
-    """The walk back through the rings; lengths and positions in quads but for word indices ``at``, ``base``."""
-
-    def __init__(
-        self, flat: Array, base: Array, quads: Array, exit_lo: Array, ring: int, slack: int, tags: Tags
-    ) -> None:
-        self.flat, self.tags = flat, tags
-        self.ring, self.overhang = ring, min(slack, _OVERHANG)
-        self.base, self.quads, self.exit_lo = base, quads, exit_lo
-        self.gaps = np.zeros(len(base), np.int64)
-        self.unknown = np.zeros(len(base), np.int64)
-
-    def packets(self) -> tuple[Array, ...]:
-        """Warp, word index of the tag, tag, and number of gaps after it, of every packet, ordered by warp and time."""
-        warp = np.flatnonzero(self.quads)
-        base, end, later = self.base[warp], self.quads[warp], self.exit_lo[warp]
-        limit = np.maximum(end - self.ring, 0)
-        wrapped = bool((limit > 0).any())
-        back = np.zeros(len(warp), np.int64)  # packets of the warp that the walk has passed
-        parts: list[tuple[Array, ...]] = []
-        while len(warp):
-            place = (end - 1) % self.ring + 1
-            at = base + 4 * place - 1
-            raw, tag, quads, valid = self._look(at)
-            valid &= quads <= place
-            if wrapped:
-                self._prefer_slack(at, tag, quads, valid, place, end, later)
-            start = end - quads
-            done = valid & (start < limit)
-            taken = valid & ~done
-            parts.append((warp[taken], at[taken], tag[taken], self.gaps[warp[taken]], back[taken]))
-            back += taken
-            opening = self._clock(at, tag, range(MAX_SITES, 0, -1))
-            later = np.where(taken & (opening != 0), opening, later)
-            self.gaps[warp] += ~valid
-            self.unknown[warp] += ~valid & (raw != 0) & (raw <= MAX_TAG) & (self.tags.count[tag] == 0)
-            end = np.where(valid, start, end - 1)
-            on = ~done & (end > limit)
-            if not on.all():
-                warp, base, end, later, limit, back = (x[on] for x in (warp, base, end, later, limit, back))
-        return self._in_time(parts)
-
-    def _look(self, at: Array) -> tuple[Array, Array, Array, Array]:
-        """Word, tag, length in quads and whether the map knows the tag, at these word indices."""
-        raw = self.flat[at]
-        tag = np.minimum(raw, NO_TAG).astype(np.int64)
-        count = self.tags.count[tag]
-        return raw, tag, self.tags.quads[tag], count > 0
-
-    def _clock(self, at: Array, tag: Array, places: range) -> Array:
-        """The first of a packet's clocks that is not 0, going through ``places`` in words before the tag; else 0."""
-        count, found = self.tags.clocks[tag], np.zeros(len(at), np.int64)
-        for back in places:
-            open_ = np.flatnonzero((found == 0) & (count >= back))
-            found[open_] = self.flat[at[open_] - back]
-        return found
-
-    def _prefer_slack(
-        self, at: Array, tag: Array, quads: Array, valid: Array, place: Array, end: Array, later: Array
-    ) -> None:
-        """Move those that ended in the slack there, in place (see the module's text)."""
-        first = at.copy()
-        for past in range(0, self.overhang, self.ring):  # twice only where a packet may be longer than the ring
-            near = np.flatnonzero((place + past <= self.overhang) & (end > past + self.ring))
-            if not len(near):
-                return
-            behind = first[near] + 4 * (past + self.ring)
-            _, tag_b, quads_b, valid_b = self._look(behind)
-            valid_b &= (quads_b > place[near] + past) & (quads_b <= place[near] + past + self.ring)
-            newest = range(1, MAX_SITES + 1)
-            age = (later[near] - self._clock(at[near], tag[near], newest)) & 0xFFFFFFFF
-            age_b = (later[near] - self._clock(behind, tag_b, newest)) & 0xFFFFFFFF
-            better = valid_b & (~valid[near] | (age_b < age))
-            move = near[better]
-            at[move], tag[move], quads[move], valid[move] = behind[better], tag_b[better], quads_b[better], True
-
-    def _in_time(self, parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
-        if not parts:
-            return (np.zeros(0, np.int64),) * 4
-        *columns, back = (np.concatenate(column) for column in zip(*parts, strict=True))
-        warp = columns[0]
-        ends = np.cumsum(np.bincount(warp, minlength=len(self.base)))
-        order = np.empty(len(warp), np.int64)
-        order[ends[warp] - 1 - back] = np.arange(len(warp))
-        return tuple(column[order] for column in columns)
 
 
 def chunks(quads: Array, ring: int) -> Iterator[tuple[int, int]]:
