@@ -119,8 +119,8 @@ class Case:
     def nobody_can_tell(self, data: bytes, written: list[Written]) -> int:
         """The newest end (in quads) of a packet and of another's remains that the clocks left do not tell apart; or 0.
 
-        One of the two shows no clock, and none that is known to be younger than a lap stands before it: before the lap,
-        where a packet without clocks ends there, or before the start of what ends in the slack.
+        One of the two shows no clock, and none that is known to be younger than a lap stands before the packet and
+        before the start of what ends in the slack.
         """
         words = np.frombuffer(data, "<u4")
         ring, overhang = self.ring // 16, min(self.slack // 16, 7)
@@ -139,18 +139,13 @@ class Case:
                 left = min(n, 4 * (packet.end - limit) - 1)
                 if n and behind - ring < n // 4 + 1 <= behind:
                     ends[laps] = n // 4 + 1, bool(words[4 * behind - 1 - left : 4 * behind - 1].any())
-            if place > overhang or len(ends) < 2 or all(shows for _, shows in ends.values()):
+            if len(ends) < 2 or all(shows for _, shows in ends.values()):
                 continue
             if set(ends) != {0, 1}:
                 return packet.end
-            (_, ring_shows), (quads, slack_shows) = ends[0], ends[1]
-            lap = packet.end - place
-            up_to = packet.start
-            if ring_shows:
-                up_to = packet.end - quads
-            elif not slack_shows:
-                up_to = min(packet.start, lap)
-            if not any(x.shows(limit) for x in written if max(limit, lap - ring + overhang) < x.end <= up_to):
+            quads, slack_shows = ends[1]
+            up_to, low = packet.start if slack_shows else packet.end - quads, packet.end - place - ring + overhang
+            if not any(x.shows(limit) for x in written if max(limit, low) < x.end <= up_to):
                 return packet.end
         return 0
 

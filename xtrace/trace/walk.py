@@ -15,16 +15,16 @@ on count in either; ages are measured back from a clock known to be later. So:
 - If both show a clock, the younger one is right.
 - If only A does, it is compared with the newest clock before B's start. That is older than A if A is right, and younger
   than A if B is.
-- If only B does, it is compared with the newest clock before A's start. That is B's own or younger if A is right (B's
-  words may be those of A's predecessors), and older if B is. As nobody knows where in the first quads of the lap A's
-  predecessors end, every quad there is looked at, in the ring and in the slack.
+- If only B does, it is compared with the newest clock before A's start. That is younger than B if A is right, and older
+  if B is. As nobody knows where in the first quads of the lap A's predecessors end, every quad there is looked at, in
+  the ring and in the slack.
 - If neither does, the newest clocks before either are compared. If they are the same, no event lies between, and the
   walk goes on at the packet that has it.
 
-If these clocks do not exist, nobody can tell: the walk ends, and what is older counts as overwritten. As no packet from
-``limit`` to B's start shows a clock then (but perhaps in the first seven quads of the lap before, which are not
-searched, because the same question would arise there), events are given up only of packets that end within B's quads
-or those seven. Only packets of loops can lack clocks.
+If no packet from ``limit`` to B's start shows a clock, nobody can tell (but for A's predecessors being younger than
+B): the walk ends, and what is older counts as overwritten. Events are given up only of packets that end within B's
+quads or in the first seven quads of the lap before, which are not searched, because the same question would arise
+there. Only packets of loops can lack clocks.
 
 A stale reading may take an address, an undefined word or a tag for a clock. Such a word misleads only if it lies,
 modulo 2**32, between the newest clock of the right packet and the later clock that ages are measured from.
@@ -195,12 +195,10 @@ class _Ends:
         in_lap = self._youngest(base, end - quads_a, np.maximum(lap, limit), limit, later)
         age_a = np.where(shows_a, age_a, np.minimum(before_lap, in_lap))
         age_b = np.where(shows_b, age_b, before_b)
-        neither = ~shows_a & ~shows_b
-        a = np.where(neither, age_a < age_b, age_a <= age_b)
-        proof = np.where(shows_a, before_b, before_lap)  # that clocks younger than a lap exist
-        sure = (proof < _NEVER) | (shows_b & a)
-        length = np.where(a, quads_a, np.where(neither, end - there, quads_b))
-        return np.where(a | neither, 0, 1), np.where(sure, length, end + 1)
+        a = age_a < age_b
+        sure = (before_b < _NEVER) | (shows_b & a)  # a clock of this lap exists, or A's is too young for a stale one
+        length = np.where(a, quads_a, np.where(shows_a | shows_b, quads_b, end - there))
+        return np.where(a, 0, 1), np.where(sure, length, end + 1)
 
     def _youngest(self, base: Array, end: Array, low: Array, limit: Array, later: Array) -> Array:
         """Age of the youngest clock of all that looks like a packet with its end after ``low``, up to ``end``."""
