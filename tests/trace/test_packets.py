@@ -21,7 +21,7 @@ from xtrace.runtime.buffers import SlotLayout, TraceBytes
 from xtrace.runtime.checks import trace_facts
 from xtrace.trace import decode
 from xtrace.trace.packets import chunks, count_events, lift, read_events
-from xtrace.trace.tags import Tags
+from xtrace.trace.tags import Address, Packet, Tags
 
 KERNEL = "k"
 BEGIN = 1 << 20  # above all tags: a clock that equals one has a test of its own
@@ -236,6 +236,30 @@ def test_of_loops_in_small_rings_nothing_wrong_and_nearly_everything_comes_back(
                 short.append(case.given_up_quads[warp])
     assert len(short) <= most * 4
     assert max(short) <= 8
+
+
+@pytest.mark.parametrize(
+    ("packets", "kept"),
+    [
+        ("6666666 H 66666 H 5 6", 5),  # no event between the last and the one before the lap
+        ("6666666 L 666 H 655 6", 4),  # one, behind two packets without any
+    ],
+)
+def test_where_an_empty_packet_and_empty_remains_end_the_newest_clock_before_either_decides(
+    packets: str, kept: int
+) -> None:
+    """Packets with addresses have fewer clocks than words: their remains hide nothing of what came later."""
+    three, seven = ([Address(n, 0) for n in range(k)] for k in (3, 7))
+    tags = Tags.of([Packet(5, [1]), Packet(6, [2]), Packet(8, [3] * 3, three, [2]), Packet(9, [4] * 7, seven, [6])])
+    words, at, clocks = np.zeros(4 * (8 + 3), "<u4"), 0, []
+    for kind in packets.replace(" ", ""):
+        tag, quads = {"5": (5, 1), "6": (6, 1), "H": (8, 2), "L": (9, 4)}[kind]
+        clocks += [1000 * (at + 1)] * (tag == 6)
+        words[4 * (at % 8) : 4 * (at % 8 + quads)] = [0] * (4 * quads - 2) + [clocks[-1] if tag == 6 else 0, tag]
+        at += quads
+    row, used, events = np.array([0]), np.array([at]), np.array([len(clocks)])
+    found = read_events(words[None, :], row, used, events, np.array([99_000]), ring=128, slack=48, tags=tags)
+    assert (found.clock_lo.tolist(), found.gaps.tolist()) == (clocks[-kept:], [0])
 
 
 def test_a_packet_without_any_event_is_passed_over() -> None:
