@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.analysis.programs import ins
+from tests.splice.test_ahead import skipping_loop
 from tests.splice.test_random_flow import kernel
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa.model import Flow
@@ -117,3 +118,16 @@ def test_stores_are_waited_for_before_anything_that_they_read_changes(part: int)
         for _ in range(10 if placed.packets else 0):
             stores += _Walk(placed).run(rng)
     assert stores > 300
+
+
+def test_stores_are_waited_for_before_the_first_event_of_the_next_packet_if_that_is_optional() -> None:
+    stores = opening = 0
+    for seed in range(120):
+        rng = random.Random(seed)
+        a, sites = skipping_loop(rng)
+        placed = plan_kernel(a, ",".join(f"pc:{16 * i:#x}" for i in sites), Options(layout=rng.randrange(LAYOUTS)))
+        opening += sum(len(k.opening) for k in placed.packets)
+        for _ in range(6 if placed.packets else 0):
+            stores += _Walk(placed).run(rng)
+    assert stores > 300
+    assert opening > 10

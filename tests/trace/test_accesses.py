@@ -19,7 +19,7 @@ from xtrace.splice import Options, Stripes, apply, plan
 from xtrace.trace import accesses, addresses_per_site, decode, load, save, spans
 from xtrace.trace.export import to_chrome, to_csv
 from xtrace.verify import verify
-from xtrace.verify.packets import Ring
+from xtrace.verify.ring import Ring
 
 CASES = (
     ("triton_fa_fwd", "mem"), ("triton_gemm", "pp,mem"), ("cp_async", "mem"), ("spin", "pp,mem"),

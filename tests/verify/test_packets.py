@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.verify import handmade as h
 from tests.verify.test_rules import certificate, failed
-from xtrace.verify.packets import Packet, Ring, Word, packets_of
+from xtrace.verify.packets import Packet, packets_of
+from xtrace.verify.ring import Ring, Word
 
 Islands = dict[int, list[int]]
 

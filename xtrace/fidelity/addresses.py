@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AddressMap", "address_maps", "belongs", "read_map"]
 
-SCHEMAS = tuple(f"xtrace/map/{n}" for n in range(1, 6))  # what this module reads of them is the same
+SCHEMAS = tuple(f"xtrace/map/{n}" for n in range(1, 7))  # what this module reads of them is the same
 MAX_MAP_BYTES = 1 << 28
 
 

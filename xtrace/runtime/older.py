@@ -18,7 +18,7 @@ from xtrace.runtime.device import Device
 
 __all__ = ["SCHEMAS", "older_image"]
 
-SCHEMAS = ("xtrace/map/1", "xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5")
+SCHEMAS = ("xtrace/map/1", "xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5", "xtrace/map/6")
 """Maps with rings at a multiple of the stride, headers that do not cross 4 GiB, and the same patched words."""
 
 _U32 = struct.Struct("<I")

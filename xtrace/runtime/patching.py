@@ -42,7 +42,7 @@ class BufferTarget:
 def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
     """The map's entry of ``kernel`` (mangled or demangled name); ``BadInput`` XT5010 when there is none."""
     schema = trace_map.get("schema")
-    if schema not in ("xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5"):
+    if schema not in ("xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5", "xtrace/map/6"):
         old = schema == "xtrace/map/1"
         hint = "splice the kernel again with this version" if old else "pass OUT.map.json"
         what = "a trace map of an older version" if old else "not a trace map"

@@ -1,7 +1,12 @@
-"""What the packets of a loop need only once: their tags, and the lane that stores them, in an island in front of it.
+"""What the packets of a loop need only once, in an island in front of it: their tags, the lane that stores them, and
+zeros in the registers of optional events.
 
 Inside the loop the kernel and all other probes must leave the tag's register and the lane's predicate alone, and the
 same lanes must run all of it. Each word that leaves the main loop of FlashAttention-3 is worth 0.1 % of its time.
+
+The register of an optional event that is cleared here alone, and written by nothing but its own capture, keeps the
+clock of an earlier iteration where the event does not happen. Readers tell such a clock by its age (see
+:mod:`xtrace.trace.stale`); the map says for which events.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ def place_ahead(result: KernelPlan, free: FreeFinder) -> None:
         island = PlacedSite(Site(entrance.index, own[0].records[0].site.phase, "prepare"))
         here = free.at(entrance.index)
         _tags(island, set(here.groups(1)), entrance.touched, own, near)
+        _clears(island, set(here.groups(1)), entrance.touched, own, near)
         _lane(a, island, here.predicates, entrance.touched, own, near)
         if island.moves or island.elect is not None:
             own[0].ahead = island
@@ -90,6 +96,27 @@ def _tags(island: PlacedSite, dead: Set[int], busy: int, own: Sequence[Packet], 
         if not shared and not any(r in p.general for p in packet.everywhere):
             island.moves.append((r, packet.tag))
             packet.tag_island = None
+
+
+def _clears(island: PlacedSite, dead: Set[int], busy: int, own: Sequence[Packet], near: Sequence[Packet]) -> None:
+    for packet in own:
+        for event in packet.optional:
+            r = event.capture
+            if r is None or event.parks or r not in dead or busy >> r & 1:
+                continue
+            if any(k.registers >> r & 1 for k in near if k is not packet):
+                continue
+            clearing = [p for p in packet.islands if (r, 0) in p.moves]
+            if [p for p in packet.everywhere if _writes(p, r)] != [*clearing, event] or len(clearing) != 1:
+                continue
+            clearing[0].moves.remove((r, 0))
+            island.moves.append((r, 0))
+            packet.uncleared.append(event)
+
+
+def _writes(p: PlacedSite, register: int) -> bool:
+    filled = (s for s in p.stores if s.fill is not None)
+    return register in p.general or any(s.data <= register < s.data + s.words for s in filled)
 
 
 def _lane(

@@ -39,7 +39,7 @@ _NOP = wait_island(0).words[0]
 
 @dataclass(frozen=True)
 class SpliceResult:
-    """The traced image and its trace map (schema ``xtrace/map/2`` to ``/5``)."""
+    """The traced image and its trace map (schema ``xtrace/map/2`` to ``/6``)."""
 
     data: bytes
     map: dict[str, Any]

@@ -21,6 +21,7 @@ SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"  # packets may hold addresses
 SCHEMA_WITH_DERIVED = "xtrace/map/4"  # and registers that other addresses are made of
 SCHEMA_WITH_STRIPES = "xtrace/map/5"  # and short clocks, and slots may interleave
+SCHEMA_WITH_UNCLEARED = "xtrace/map/6"  # and clocks of optional events may be stale
 
 
 def _site(k: KernelPlan, p: PlacedSite) -> dict[str, Any]:
@@ -98,6 +99,8 @@ def _packet(k: KernelPlan, packet: Packet) -> dict[str, Any]:
         entry["clocks"] = [p.id for p in packet.records if p.capture is not None]
     if packet.short:
         entry["short_clocks"] = True
+    if packet.uncleared:
+        entry["uncleared"] = [p.id for p in packet.records if p in packet.uncleared]
     if packet.flush is not None:
         entry["flush"] = k.analysis.instructions[packet.flush.site.index].pc
     return entry
@@ -156,6 +159,8 @@ def kernel_map(k: KernelPlan, spliced: SplicedKernel | None, text_offset: int) -
 
 def _schema(kernels: list[dict[str, Any]]) -> str:
     """The oldest one that has what these kernels need, so that older readers refuse just what they cannot read."""
+    if any("uncleared" in packet for k in kernels for packet in k["packets"]):
+        return SCHEMA_WITH_UNCLEARED
     if any("stripe" in (k["slot"] or {}) or any("short_clocks" in x for x in k["packets"]) for k in kernels):
         return SCHEMA_WITH_STRIPES
     addresses = any("addresses" in packet for k in kernels for packet in k["packets"])

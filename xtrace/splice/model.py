@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -206,6 +207,7 @@ class Packet:
     optional: list[PlacedSite]  # records that may be skipped
     gaps: list[int]  # least cycles between the islands
     registers: int = 0  # all general data registers (bit set)
+    uncleared: list[PlacedSite] = field(default_factory=list)  # optional; cleared in front of the loop alone
     tag_register: int | None = None  # holds the tag when it is stored; None: one register, stored twice
     tag_island: PlacedSite | None = None  # where the tag may be moved there; None: ahead of the loop
     preset: bool = False  # the prologue moves it there
@@ -245,7 +247,14 @@ class Packet:
     @property
     def anchors(self) -> list[PlacedSite]:
         """Islands before which every earlier store must have read its registers: here registers or address change."""
-        return [p for p in (self.ahead, self.islands[0], self.islands[self.wrap], self.flush) if p]
+        first = self.islands[0]
+        return [p for p in (self.ahead, *self.opening, first, self.islands[self.wrap], self.flush) if p]
+
+    @property
+    def opening(self) -> list[PlacedSite]:
+        """Optional events that come before all islands."""
+        first = self.islands[0]
+        return [] if first.id is None else list(itertools.takewhile(lambda p: p is not first, self.records))
 
     def drop_empty(self) -> None:
         """Take out helpers that do nothing."""
@@ -253,6 +262,8 @@ class Packet:
             p = self.islands[k]
             if p.site.kind == "record" or p.elect is not None or p.cursor or p.moves or p.uniform_moves or p.stores:
                 continue
+            if p is self.tag_island and not self.preset:
+                continue  # the tag will be moved here
             del self.islands[k]
             if 0 < k < len(self.gaps):
                 self.gaps[k - 1 : k + 1] = [self.gaps[k - 1] + self.gaps[k]]

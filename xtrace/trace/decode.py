@@ -38,7 +38,7 @@ def decode(
     buffer
         The whole buffer, spill-over slot included. Not copied.
     map
-        Trace map (``xtrace/map/2`` to ``/5``) of the traced image.
+        Trace map (``xtrace/map/2`` to ``/6``) of the traced image.
     kernel
         Mangled or demangled name.
     grid, block

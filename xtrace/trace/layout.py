@@ -28,7 +28,8 @@ SCHEMA = "xtrace/map/2"
 SCHEMA_WITH_ADDRESSES = "xtrace/map/3"
 SCHEMA_WITH_DERIVED = "xtrace/map/4"
 SCHEMA_WITH_STRIPES = "xtrace/map/5"
-SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED, SCHEMA_WITH_STRIPES)
+SCHEMA_WITH_UNCLEARED = "xtrace/map/6"
+SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED, SCHEMA_WITH_STRIPES, SCHEMA_WITH_UNCLEARED)
 STORED_SCHEMAS = (*SCHEMAS, "xtrace/map/1")  # of maps inside trace files
 MAX_SITES = 1 << 20
 MAX_TERMS = 64  # of a derived address
@@ -201,11 +202,11 @@ def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> 
     tag, sites = item["tag"], item["sites"]
     numbers = [n for n in sites if n in recorded]
     if (short := item.get("short_clocks", False)) is not False:
-        if short is not True or numbers or "flush" in item or len(sites) < SHORTEST:
+        if short is not True or numbers or {"flush", "uncleared"} & set(item) or len(sites) < SHORTEST:
             raise _malformed(f"{what} cannot have short clocks")
         return Packet(tag, tuple(sites), short=True)
     if not numbers:
-        return Packet(tag, tuple(sites))
+        return Packet(tag, tuple(sites), uncleared=_uncleared(item, sites, what))
     clocks = item.get("clocks")
     if item.get("addresses") != numbers:
         raise _malformed(f"{what} does not list the addresses of its accesses in order")
@@ -222,10 +223,22 @@ def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> 
             raise _malformed(f"{what}: site {n} is made with no earlier access of the packet that tells for itself")
         made_with = None if witness is None else numbers.index(witness)
         addresses.append(Address(sites.index(n), offset, made_with, claim is _VALUE))
-    packet = Packet(tag, tuple(sites), tuple(addresses), tuple(sites.index(n) for n in clocks))
+    own = tuple(sites.index(n) for n in clocks)
+    packet = Packet(tag, tuple(sites), tuple(addresses), own, uncleared=_uncleared(item, clocks, what))
     if packet.words > MAX_WORDS:
         raise _malformed(f"{what} has more than {MAX_WORDS} words")
     return packet
+
+
+def _uncleared(item: Mapping[str, Any], clocks: Sequence[int], what: str) -> tuple[int, ...]:
+    """Numbers of the events that may be left over from an earlier packet; they, and those before, have own clocks."""
+    sites, listed = item["sites"], item.get("uncleared", [])
+    if not isinstance(listed, list) or listed != [n for n in sites[:-1] if n in listed] or (listed and "flush" in item):
+        raise _malformed(f"{what} does not list its uncleared events in order, without the last")
+    numbers = tuple(sites.index(n) for n in listed)
+    if any(sites[k] not in clocks for n in numbers for k in (n, max(n - 1, 0))):
+        raise _malformed(f"{what} has an uncleared event that may have another one's clock")
+    return numbers
 
 
 def _entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:

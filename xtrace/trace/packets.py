@@ -5,7 +5,8 @@ by which the trace map lists the packet's sites. The words are two per address, 
 there are addresses and the number of clocks is even, then the clocks (low halves, in order of time). Where no site
 records an address each event has a clock; otherwise an event without one has that of the next event with one. A clock
 of 0 says that its event did not happen: it is on a side path, or the packet is the first or the last of a loop and
-begins or ends amid an iteration. A packet starts at ``offset mod ring`` and is contiguous: past the ring's end it goes
+begins or ends amid an iteration. The clock of an *uncleared* event may instead be left over from an earlier packet
+(:mod:`xtrace.trace.stale`). A packet starts at ``offset mod ring`` and is contiguous: past the ring's end it goes
 on in the slack. ``offset`` is what its warp emitted before.
 
 With *short clocks* all but a packet's first and last clock are stored as their low 16 bits, two in a word, the earlier
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xtrace.trace.stale import left_over
 from xtrace.trace.tags import MAX_SITES, NO_TAG, QUAD, Tags
 from xtrace.trace.walk import Walk
 
@@ -114,6 +116,9 @@ def read_events(
     event, end = np.repeat(tags.first[tag], n) + step, np.repeat(at, n)
     clock, there, unsure = _clocks(flat, end, event, np.repeat(tags.short[tag], n), tags)
     of = np.repeat(warp, n)
+    if tags.uncertain.any():
+        before = np.where(quads * QUAD > ring, -1, walk.gaps)
+        there[left_over(clock, tags.uncleared[event], there, of, np.repeat(gaps, n), before)] = False
     written = np.bincount(of[there & ~unsure], minlength=len(rows)).astype(np.int64)
     ambiguous = np.bincount(of[unsure], minlength=len(rows)).astype(np.int64)
     contradictory = written + ambiguous > emitted

@@ -41,6 +41,7 @@ class Packet(NamedTuple):
     addresses: Sequence[Address] = ()
     clocks: Sequence[int] | None = None  # events (by number) with a clock of their own; None: all
     short: bool = False  # clocks between the first and the last have 16 bits
+    uncleared: Sequence[int] = ()  # events (by number) whose clock may be left over from an earlier packet
 
     @property
     def words(self) -> int:
@@ -68,12 +69,14 @@ class Tags:
     quads: Array
     clocks: Array
     short: Array  # whether it has short clocks
+    uncertain: Array  # its words (bits, by place) with clocks of uncleared events
     sites: Array
     clock_at: Array
     shift: Array  # of a short clock in its word, bits; -1: a whole clock
     address_at: Array  # low half; 0: no address
     made_at: Array  # word that is 0 if the access was not made; the tag, which never is, for values
     offset: Array  # u64
+    uncleared: Array
 
     @property
     def dense(self) -> bool:
@@ -83,9 +86,9 @@ class Tags:
     @classmethod
     def of(cls, packets: Sequence[Packet | tuple[int, Sequence[int]]], stripe: int | None = None) -> Tags:
         """From packets, or ``(tag, site ids)`` pairs of packets of clocks alone. ``stripe``: bytes of every one."""
-        count, first, quads, clocks = (np.zeros(NO_TAG + 1, np.int64) for _ in range(4))
+        count, first, quads, clocks, uncertain = (np.zeros(NO_TAG + 1, np.int64) for _ in range(5))
         short = np.zeros(NO_TAG + 1, bool)
-        rows: list[tuple[int, int, int, int, int, int]] = []
+        rows: list[tuple[int, int, int, int, int, int, bool]] = []
         for packet in (Packet(*item) for item in packets):
             own = list(range(len(packet.sites)) if packet.clocks is None else packet.clocks)
             tag = packet.tag
@@ -93,22 +96,25 @@ class Tags:
             quads[tag] = packet.quads if stripe is None else stripe // QUAD
             clocks[tag] = 2 if packet.short else len(own)
             if packet.short:
-                rows += [(site, *_short_clock(packet, k), 0, 0, 0) for k, site in enumerate(packet.sites)]
+                rows += [(site, *_short_clock(packet, k), 0, 0, 0, False) for k, site in enumerate(packet.sites)]
                 continue
             low = [packet.words - 2 * n for n in range(len(packet.addresses))]
             place = {x.event: n for n, x in enumerate(packet.addresses)}
             for event, site in enumerate(packet.sites):
                 clock = len(own) - next(n for n, k in enumerate(own) if k >= event)
+                stale = event in packet.uncleared
+                uncertain[tag] |= stale << clock
                 if event in place:
                     n, x = place[event], packet.addresses[place[event]]
                     made = low[n if x.made_with is None else x.made_with] - 1
-                    rows.append((site, clock, -1, low[n], 0 if x.value else made, x.offset))
+                    rows.append((site, clock, -1, low[n], 0 if x.value else made, x.offset, stale))
                 else:
-                    rows.append((site, clock, -1, 0, 0, 0))
-        sites, clock_at, shift, address_at, made_at, offset = np.array(rows, np.int64).reshape(-1, 6).T
+                    rows.append((site, clock, -1, 0, 0, 0, stale))
+        sites, clock_at, shift, address_at, made_at, offset, uncleared = np.array(rows, np.int64).reshape(-1, 7).T
         return cls(
-            count, first, quads, clocks, short, sites, clock_at, shift, address_at, made_at, offset.astype(np.uint64)
-        )
+            count, first, quads, clocks, short, uncertain, sites, clock_at, shift, address_at, made_at,
+            offset.astype(np.uint64), uncleared.astype(bool),
+        )  # fmt: skip
 
 
 def _short_clock(packet: Packet, event: int) -> tuple[int, int]:

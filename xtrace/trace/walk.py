@@ -86,7 +86,7 @@ class Walk:
             taken = valid & ~done
             parts.append((warp[taken], at[taken], tag[taken], self.gaps[warp[taken]], back[taken]))
             back += taken
-            opening = self._clock(at, self.tags.clocks[tag], range(MAX_SITES, 0, -1))
+            opening = self._clock(at, tag, self.tags.clocks[tag], range(MAX_SITES, 0, -1))
             later = np.where(taken & (opening != 0), opening, later)
             self.gaps[warp] += ~valid
             self.unknown[warp] += ~valid & (raw != 0) & (raw <= MAX_TAG) & (self.tags.count[tag] == 0)
@@ -107,18 +107,21 @@ class Walk:
         count = self.tags.count[tag]
         return raw, tag, self.tags.quads[tag], count > 0
 
-    def _clock(self, at: Array, count: Array, places: range) -> Array:
-        """The first that is not 0 of the last ``count`` clocks of packets, going through ``places``; else 0."""
-        found = np.zeros(len(at), np.int64)
+    def _clock(self, at: Array, tag: Array, count: Array, places: range) -> Array:
+        """The first that is not 0 of the last ``count`` clocks of packets, going through ``places``; else 0.
+
+        Those of uncleared events, which may be left over from an earlier packet, do not count.
+        """
+        found, uncertain = np.zeros(len(at), np.int64), self.tags.uncertain[tag]
         for back in places:
-            open_ = np.flatnonzero((found == 0) & (count >= back))
+            open_ = np.flatnonzero((found == 0) & (count >= back) & (uncertain >> back & 1 == 0))
             found[open_] = self.flat[at[open_] - back]
         return found
 
     def age(self, at: Array, tag: Array, valid: Array, end: Array, limit: Array, later: Array) -> Array:
         """Age of the newest clock from ``limit`` on that packets which ended at ``end`` show."""
         count = np.where(valid, np.minimum(self.tags.clocks[tag], 4 * (end - limit) - 1), 0)
-        clock = self._clock(at, count, range(1, MAX_SITES + 1))
+        clock = self._clock(at, tag, count, range(1, MAX_SITES + 1))
         return np.where(clock != 0, (later - clock) & (_NEVER - 1), _NEVER)
 
     def ends(self, base: Array, end: Array) -> list[tuple[Array, Array, Array, Array]]:

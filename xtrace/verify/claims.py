@@ -9,9 +9,10 @@ from xtrace.errors import BadInput
 __all__ = ["SCHEMA", "kernel_claims"]
 
 SCHEMA = "xtrace/map/2"
-SCHEMAS = (SCHEMA, "xtrace/map/3", "xtrace/map/4", "xtrace/map/5")
+SCHEMAS = (SCHEMA, "xtrace/map/3", "xtrace/map/4", "xtrace/map/5", "xtrace/map/6")
 _MAX_ITEMS = 1 << 20
 _MAX_EVENTS = 15  # of one packet
+_SITE_LISTS = ("addresses", "clocks", "uncleared")  # of a packet
 _HINT = "give the .map.json that was written together with the traced image"
 
 
@@ -47,7 +48,7 @@ def _packets(entry: dict[str, Any], label: str) -> None:
         sites = _list(packet, "sites", "a packet")
         if not 1 <= len(sites) <= _MAX_EVENTS:
             raise _bad(f"a packet of {label} does not have 1 to {_MAX_EVENTS} sites")
-        for site in (*sites, *_list(packet, "addresses", "a packet"), *_list(packet, "clocks", "a packet")):
+        for site in (*sites, *(n for key in _SITE_LISTS for n in _list(packet, key, "a packet"))):
             _number(site, "site of a packet")
 
 

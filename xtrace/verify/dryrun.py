@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xtrace.isa.model import Flow
-from xtrace.verify import copies
+from xtrace.verify import copies, stale
 from xtrace.verify.accesses import Access, accesses_of, register_bits
 from xtrace.verify.accesses import written as changed
 from xtrace.verify.certificate import Promise
 from xtrace.verify.derived import Elections
 from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
 from xtrace.verify.launches import Launch, Layout
-from xtrace.verify.packets import Packet, Ring, Word, fillers, packets_of
+from xtrace.verify.packets import Packet, packets_of
 from xtrace.verify.pair import Pair
+from xtrace.verify.ring import Ring, Word, fillers
 from xtrace.verify.walks import BlockGraph, Walk
 
 __all__ = ["check"]
@@ -63,6 +64,8 @@ def check(pair: Pair, patches: dict[int, str], elections: Elections) -> dict[int
                     return _registers(pair, tally)
     if packets and not tally.checked:
         pair.fail(_EFFECTS, "no exit of the kernel writes the header")
+    if not pair.output.unknown:
+        stale.check(pair, packets, tally.rings)
     if not layout.wraps:
         _fits(pair, course, layout, packets, tally)
     return _registers(pair, tally)

@@ -1,26 +1,20 @@
-"""The records that a warp left in its slot, read back from what probe code stored in a dry run.
+"""Kinds of packets, as a trace map lists them: what each word of one holds.
 
 A packet of n words and a tag is n // 4 + 1 quads of 16 bytes: words that mean nothing, two for each address, one that
-means nothing if there are addresses and an even number of clocks, the clocks, the tag. The clock of an event that a
-warp left out is 0, and such an event is not counted; an event without a clock of its own has the next one's. The high
-half of the address of an access that was not made is 0, unless another event tells (``made_with``). With short clocks,
-the low halves of all but the first and the last come before these two, two in a word, and no event may be left out. In
-a striped slot all packets have the size of a stripe. The way back from the number of bytes that the header announces
-must meet exactly the events that were captured.
+means nothing if there are addresses and an even number of clocks, the clocks, the tag. With short clocks, the low
+halves of all but the first and the last come before these two, two in a word. In a striped slot all packets have the
+size of a stripe.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["Packet", "Ring", "Word", "fillers", "packets_of"]
-
-_MOST_QUADS = 8
-_COUNT_BITS = 24
+__all__ = ["Packet", "packets_of"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +31,7 @@ class Packet:
     halves: frozenset[int] = frozenset()  # of these, one register alone
     short: bool = False  # of clocks between the first and the last, low halves: two in a word, the earlier below
     stripe: int | None = None  # bytes of every packet of the kernel
+    uncleared: frozenset[int] = frozenset()  # events that, if left out, have the clock of an earlier packet
 
     @cached_property
     def clocks(self) -> tuple[int, ...]:
@@ -65,16 +60,6 @@ class Packet:
     def address_word(self, n: int) -> int:
         """Words from the low half of the n-th address to the tag."""
         return self.words - 2 * n
-
-
-class Word(NamedTuple):
-    """Four stored bytes: the value (None: of a register that no probe set), the store, which of its words it was."""
-
-    value: int | None
-    store: int
-    part: int
-    one_lane: bool = False  # stored by the lane that an election chose
-    of_all: bool = True  # among all lanes of the warp
 
 
 def packets_of(claim: Mapping[str, Any], word_bytes: int) -> dict[int, Packet] | str:
@@ -140,6 +125,11 @@ def _packet(
         short is not True or addresses or "clocks" in item or flush is not None or len(sites) < 3
     ):
         return "cannot have short clocks"
+    uncleared = item.get("uncleared", [])
+    if uncleared != [n for n in sites[:-1] if n in uncleared] or (uncleared and (short or flush is not None)):
+        return "does not list events that are not cleared in order, or must clear them"
+    if not set(uncleared) <= set(clocks):
+        return "has an event that is not cleared, without a clock of its own"
     return Packet(
         item["tag"],
         tuple(ids[n] for n in sites),
@@ -150,157 +140,5 @@ def _packet(
         frozenset(sites.index(n) for n in addresses if n in values),
         frozenset(sites.index(n) for n in addresses if n in values and len(values[n]["value"]["registers"]) == 1),
         short,
+        uncleared=frozenset(sites.index(n) for n in uncleared),
     )
-
-
-@dataclass
-class Ring:
-    """A warp's slot and header during one walk, with the clocks that were read before each original instruction.
-
-    ``runs[i]`` holds one set of clocks for every time that the island before instruction i was run.
-    """
-
-    size: int
-    packets: Mapping[int, Packet]
-    slot: dict[int, Word] = field(default_factory=dict)
-    header: dict[int, int | None] = field(default_factory=dict)
-    runs: dict[int, list[set[int]]] = field(default_factory=dict)
-    exact: frozenset[int] = frozenset()  # instructions before which something is recorded that addresses derive from
-    accesses: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)  # address, and whether it was accessed
-    payload: set[tuple[int, int]] = field(default_factory=set)  # (store, part) that was a clock or a tag
-    filler: set[tuple[int, int]] = field(default_factory=set)  # (store, part) in front of a packet's clocks
-
-    def wrong(self, smid: int, end: int, pc: int) -> str:
-        """What is wrong with the header or the packets it announces; empty if all is well.
-
-        ``end``: original index of the EXIT before which the header was written, at ``pc`` in the original.
-        """
-        missing = [n for n in range(8) if self.header.get(4 * n) is None]
-        if missing:
-            return f"word {missing[0]} of the header is not written"
-        emitted, counter = self.header[28] or 0, self.header[8] or 0
-        # The last is never left out, but in a flush.
-        ends = [(p.size, i) for p in self.packets.values() for i in (p.sites[-1], p.flush) if i is not None]
-        stored = sum(size * len(self.runs.get(i, ())) for size, i in ends)
-        if emitted != stored:
-            return f"header says {emitted} bytes were emitted, the packets of this way have {stored}"
-        events = sum(len(self.runs.get(i, ())) for p in self.packets.values() for i in p.sites)
-        if counter >> 8 != events & ((1 << _COUNT_BITS) - 1):
-            return f"header counts {counter >> 8} events, {events} were captured"
-        if counter & 0xFF != smid & 0xFF:
-            return "header does not name the multiprocessor"
-        if self.header[12] != pc:
-            return f"header names {self.header[12]:#x} as the exit, which is at {pc:#x} in the original"
-        if self.header[4] not in self.runs[0][-1] or self.header[24] not in self.runs[end][-1]:
-            return "header does not hold the clocks that were read at entry and exit"
-        return self._walk_back(emitted)
-
-    def _walk_back(self, emitted: int) -> str:
-        left = {i: list(runs) for i, runs in self.runs.items()}
-        made = {i: list(accesses) for i, accesses in self.accesses.items()}
-        at, later = emitted, 1 << 32
-        oldest = max(emitted - self.size, 0)  # what stood before it in the ring is overwritten
-        while at > oldest:
-            found = self._ending_at(at, later)
-            if found is None:
-                return f"no packet of the map ends {emitted - at} bytes before the last"
-            packet, place = found
-            clocks = [self._clock(packet, k, place, left) for k in range(len(packet.sites))]
-            if at - packet.size < oldest:  # only its last quad is certainly whole
-                captured = (x[-1] for p in self.packets.values() for i in p.sites if (x := left.get(i)) and x[-1])
-                youngest = max(captured, key=min, default=set())
-                last = next((clock for clock in reversed(clocks) if clock), None)
-                return "" if last in youngest else "the oldest packet is not the one that was captured"
-            if why := self._events(packet, clocks, later, left) or self._addresses(packet, clocks, place, made):
-                return why
-            self._parts(packet, place)
-            later = min((clock for clock in clocks if clock), default=later)
-            at -= packet.size
-        if not oldest and any(left.get(i) for p in self.packets.values() for i in p.sites):
-            return "not all that was captured is in the slot"
-        return ""
-
-    def _ending_at(self, at: int, later: int) -> tuple[Packet, int] | None:
-        """The packet that ends ``at`` bytes behind the first, and where that is in the slot (perhaps past the ring)."""
-        best: tuple[int, Packet, int] | None = None
-        for place in range(at % self.size or self.size, self.size + 16 * (_MOST_QUADS - 1) + 1, self.size):
-            word = self.slot.get(place - 4)
-            packet = self.packets.get(word.value or 0) if word is not None else None
-            if packet is None or packet.size > at or (at - packet.size) % self.size + packet.size != place:
-                continue
-            clocks = (self._word(place, packet.clock_word(k)) for k in reversed(range(len(packet.sites))))
-            clock = next((c for c in clocks if c != 0), 0)
-            age = -1 if clock is None or clock >= later else clock
-            if best is None or age > best[0]:
-                best = (age, packet, place)
-        return None if best is None else best[1:]
-
-    def _word(self, place: int, before: int) -> int | None:
-        """The word so many words before the tag of the packet that ends at ``place``."""
-        word = self.slot.get(place - 4 - 4 * before)
-        return None if word is None else word.value
-
-    def _clock(self, packet: Packet, event: int, place: int, left: Mapping[int, list[set[int]]]) -> int | None:
-        """The clock of an event; of a low half, that of the clocks captured last at its site which has this half."""
-        word, shift = self._word(place, packet.clock_word(event)), packet.shift(event)
-        if word is None or shift is None:
-            return word
-        captured = next(iter(left.get(packet.sites[event], ())[-1:]), set())
-        return next((clock for clock in captured if clock & 0xFFFF == word >> shift & 0xFFFF), None)
-
-    def _events(self, packet: Packet, clocks: Sequence[int | None], later: int, left: dict[int, list[set[int]]]) -> str:
-        """Compare with what was captured last at each site, and take that from what is ``left``."""
-        previous = -1
-        for k, (site, clock) in enumerate(zip(packet.sites, clocks, strict=True)):
-            if clock == 0 and (k < len(clocks) - 1 or packet.flush is not None):
-                continue  # if it did happen, an older packet will not have the clock that is still left
-            runs = left.get(site)
-            if clock is None or not runs or (clock not in runs.pop() and k in packet.clocks):
-                return f"event {k} of packet {packet.tag} is not the clock that was read at its site"
-            if not (previous < clock or (previous == clock and k - 1 not in packet.clocks)) or clock >= later:
-                return f"clocks of packet {packet.tag} do not ascend"
-            previous = clock
-        return ""
-
-    def _addresses(
-        self, packet: Packet, clocks: Sequence[int | None], place: int, made: dict[int, list[tuple[int, bool]]]
-    ) -> str:
-        """Compare with what the kernel's registers were at each access, and take that from what is in ``made``."""
-        done: list[bool] = []
-        for n, (event, witness) in enumerate(zip(packet.addresses, packet.made_with, strict=True)):
-            if clocks[event] == 0:
-                done.append(False)
-                continue
-            words = [self.slot.get(place - 4 - 4 * (packet.address_word(n) - half)) for half in (0, 1)]
-            low, high = (None if word is None else word.value for word in words)
-            value, accessed = made[packet.sites[event]].pop()
-            shown = event in packet.values or (bool(high) if witness is None else done[witness])
-            done.append(shown)
-            if shown is not accessed:
-                return f"event {event} of packet {packet.tag} tells wrongly whether the access was made"
-            if event in packet.halves:
-                high = value >> 32
-            if accessed and (low, high) != (value & 0xFFFFFFFF, value >> 32):
-                return f"event {event} of packet {packet.tag} is not the address of its access"
-            if not all(word is not None and word.one_lane for word in words):
-                return f"event {event} of packet {packet.tag} may mix the addresses of several lanes"
-            if packet.sites[event] in self.exact and not all(word is not None and word.of_all for word in words):
-                return f"event {event} of packet {packet.tag} may be another lane's than what is derived from it"
-        return ""
-
-    def _parts(self, packet: Packet, place: int) -> None:
-        """Note which words of stores mean something."""
-        total = packet.size // 4
-        lead, pad = total - packet.words - 1, total - len(packet.clocks) - 2
-        unused = {*range(lead), *([pad] if packet.addresses and len(packet.clocks) % 2 == 0 else [])}
-        unused |= {lead + 2 * n + 1 for n, event in enumerate(packet.addresses) if event in packet.halves}
-        for n in range(total):
-            word = self.slot.get(place - packet.size + 4 * n)
-            if word is not None:
-                (self.filler if n in unused else self.payload).add((word.store, word.part))
-
-
-def fillers(rings: Sequence[Ring]) -> set[tuple[int, int]]:
-    """(store, part) whose value nobody reads, in any of these walks."""
-    payload: set[tuple[int, int]] = set().union(*(r.payload for r in rings))
-    return set().union(*(r.filler for r in rings)) - payload
