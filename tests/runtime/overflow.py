@@ -140,6 +140,7 @@ def interpret(device: Device, result: SpliceResult, patched: bytes, rounds: int)
         special |= dict.fromkeys(("SR_CTAID.Y", "SR_CTAID.Z", "SR_TID.Y", "SR_TID.Z", "SR_LANEID"), 0)
         warp = Warp(special, {0x0: THREADS, 0x4: 1, 0x8: 1, 0xC: CTAS, 0x10: 1, 0x14: 1})
         for part in [*before, *(loop * rounds), *after]:
+            warp.registers["P0"] = 1  # of the kernel: nobody leaves at its guarded EXIT
             for ins in part:
                 actions[ins.pc](warp)
                 while warp.stores:

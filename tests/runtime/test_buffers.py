@@ -28,6 +28,14 @@ def test_everything_is_given_back(device: SimulatedDevice) -> None:
     assert not device._memory
 
 
+def test_headers_are_kept_in_l2_only_if_they_leave_it_to_the_kernel(device: SimulatedDevice) -> None:
+    most = device.info.l2_bytes // 8 // LAYOUT.header_bytes - 1
+    for slots, kept in ((most, True), (most + 1, False)):
+        with TraceBuffer(device, SlotLayout(32, 32), slots) as buffer:
+            assert buffer.target.keep is kept
+        assert device.released == 1
+
+
 @pytest.mark.parametrize("where", [-1, 6 * LAYOUT.stride])
 def test_a_write_beside_the_slots_is_reported(device: SimulatedDevice, where: int) -> None:
     buffer = TraceBuffer(device, LAYOUT, 5)

@@ -17,6 +17,7 @@ d = CudaDevice(0)
 a = d.allocate(4096)
 d.fill(a, 4096, 0xA5)
 d.fill(a, 3, 7)
+d.release_l2()
 d.upload(a + 16, b"hello")
 print(d.info.uuid, d.info.arch, d.info.cuda, d.info.multiprocessors, d.info.l2_bytes, d.info.max_shared_bytes)
 print(d.download(a, 8).hex(), d.download_rows(a, 8, 4, 3).hex())
@@ -67,6 +68,7 @@ def test_every_call_arrives_as_meant(driver: Path) -> None:
         "True 250000.0 77 unknown",
     ]
     assert driver.with_name("log").read_text().splitlines() == [
+        "release",
         "load 464c457f",
         "cache 1",  # prefer shared memory
         "attribute 8=100000",  # opt in once, not at every launch

@@ -45,6 +45,18 @@ def test_slots_that_interleave_are_told_how_many_they_are() -> None:
         patch_image(traced, document, {KERNEL: BufferTarget(ADDRESS, 7, TABLE)})
 
 
+@pytest.mark.parametrize(("keep", "word"), [(False, 0), (True, 0x14F00000)])
+def test_an_image_that_can_keep_its_headers_in_l2_is_told_whether_to(keep: bool, word: int) -> None:
+    traced = images()[1] + bytes(8)
+    document = trace_map(traced)
+    target = {KERNEL: BufferTarget(ADDRESS, 7, TABLE, keep)}
+    patch_image(traced, document, target)  # one that cannot is no error
+    place = {"offset": len(traced) - 4, "value": "header_policy"}
+    document["kernels"][0]["patches"].append(place)
+    out = patch_image(traced, document, target)
+    assert struct.unpack_from("<I", out, place["offset"]) == (word,)
+
+
 def test_a_kernel_without_target_stays_unpatched() -> None:
     _, traced = images()
     assert patch_image(traced, trace_map(traced), {}) == traced

@@ -10,7 +10,7 @@ from xtrace.errors import BadInput
 from xtrace.runtime.device import LaunchConfig, Telemetry
 from xtrace.runtime.launch import DirectArm, TracedArm
 from xtrace.runtime.simulated import SimulatedDevice
-from xtrace.runtime.timing import PairedOptions, run_paired
+from xtrace.runtime.timing import Flusher, PairedOptions, run_paired
 from xtrace.stats import paired
 
 CONFIG = LaunchConfig((4, 1, 1), (64, 1, 1))
@@ -42,6 +42,16 @@ def test_the_cache_is_flushed_before_every_launch() -> None:
     device = SimulatedDevice({KERNEL: toy_kernel()})
     result = _run(device, PairedOptions(blocks=2, control_blocks=0))
     assert result.flush_bytes >= 2 * device.info.l2_bytes
+
+
+def test_what_l2_was_asked_to_keep_is_released_before_every_flush() -> None:
+    """Else headers that a traced arm keeps in L2 would be missing from the original's cache."""
+    device = SimulatedDevice()
+    flusher = Flusher(device, 2.0)
+    flusher.repeats = 3
+    flusher.run()
+    flusher.run()
+    assert device.released == 2
 
 
 def test_the_flush_is_not_part_of_the_time() -> None:

@@ -13,6 +13,7 @@ from xtrace.isa.nvidia.decide import Decision
 from xtrace.isa.nvidia.emit import (
     Cursor,
     ExitRegisters,
+    Guard,
     SlotLayout,
     Step,
     Store,
@@ -76,6 +77,14 @@ def _exit(quads: tuple[int, ...], pair: int | None, predicate: int | None = 3) -
     return exit_island(STATE, ExitRegisters(quads, pair, predicate, 4), 0x120, wait_first=1, wait_last=True)
 
 
+def _passable(
+    quads: tuple[int, ...], pair: int | None, predicate: int | None, guard: Guard, *, described: bool
+) -> list[Island]:
+    state = replace(STATE, descriptor=42) if described else STATE
+    regs = ExitRegisters(quads, pair, predicate, 4, 20 if described else None, guard)
+    return [exit_island(state, regs, 0x120, wait_first=1, wait_last=True)]
+
+
 def _split() -> list[Island]:
     stores = (Store(21, 8, 1), Store(21, 12, 1, fill=7))
     step = Step(capture=21, cursor=Cursor(16, 1), stores=stores, scoreboard=2, wait_last=True)
@@ -103,6 +112,9 @@ ISLANDS = {
     "exit, two quads": [_exit((8, 12), None)],
     "exit, one quad": [_exit((8,), None)],
     "exit, a pair, all lanes": [_exit((), 10, None)],
+    "exit, two quads, those who leave": _passable((8, 12), None, 3, Guard(1, True, 5), described=False),
+    "exit, one quad, those who leave, described": _passable((8,), None, 3, Guard(1, False, 0), described=True),
+    "exit, a pair, all who leave, described": _passable((), 10, None, Guard(1, True, 9), described=True),
 }
 
 
@@ -252,6 +264,19 @@ def test_words_of_stripes_and_short_clocks_are_what_the_disassembler_reads() -> 
         "UPRMT UR4, UR4, 0x5410, UR9": encode.upermute(4, 4, encode.LOW_HALVES, 9),
         "ULOP3.LUT UR60, UR62, 0x7fff, URZ, 0xc0, !UPT": encode.uand_imm(60, 62, 0x7FFF),
         "UIMAD.WIDE.U32 UR60, UR60, 0x12345, UR52": encode.uimad_wide_imm(60, 60, 0x12345, 52, "stripe_slots"),
+    }
+    code = b"".join((op.word | 0xFE2 << 105).to_bytes(16, "little") for op in ops.values())
+    for text, op, ins in zip(ops, ops.values(), for_arch("sm_90a").decode(code), strict=True):
+        assert (ins.text, ins.reads, ins.writes) == (text, op.reads, op.writes)
+
+
+def test_words_of_exits_are_what_the_disassembler_reads() -> None:
+    ops = {
+        "ELECT P3, URZ, PT": encode.elect(3),
+        "ELECT P3, URZ, P0": encode.elect(3, 0),
+        "ELECT P3, URZ, !P1": encode.elect(3, 1, negated=True),
+        "STG.E.128 desc[UR52][R50.64+0x10], R8": encode.store_described(50, 52, 16, 8, 4, 1),
+        "STG.E.64 desc[UR52][R50.64], R8": encode.store_described(50, 52, 0, 8, 2, 1),
     }
     code = b"".join((op.word | 0xFE2 << 105).to_bytes(16, "little") for op in ops.values())
     for text, op, ins in zip(ops, ops.values(), for_arch("sm_90a").decode(code), strict=True):

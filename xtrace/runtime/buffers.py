@@ -29,6 +29,7 @@ MAX_HOST_BYTES = 16 << 30
 _ROWS_AT_ONCE = 4096
 _SLACK = 512  # bytes that the last packet of a lap may run past the ring, at most
 _MIN_RING = 32
+_KEPT = 8  # the table of headers is kept in L2 if it takes at most one part in so many
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,9 @@ class TraceBuffer:
         self._raw: list[int] = []
         self._guards: list[tuple[int, int]] = []
         self._regions: list[tuple[int, int]] = []
-        self.address = self._region((slots + 1) * slot.stride, slot.stride)
         size = (slots + 1) * slot.header_bytes
+        self.kept = size <= device.info.l2_bytes // _KEPT  # whether L2 is asked to keep headers (where an image can)
+        self.address = self._region((slots + 1) * slot.stride, slot.stride)
         # Aligned to a power of two of at least its size, the table cannot cross a 4 GiB boundary.
         self.table = self._region(size, 1 << (size - 1).bit_length())
         self.zero()
@@ -166,7 +168,7 @@ class TraceBuffer:
 
     @property
     def target(self) -> BufferTarget:
-        return BufferTarget(self.address, self.slots, self.table)
+        return BufferTarget(self.address, self.slots, self.table, self.kept)
 
     def zero(self) -> None:
         """Clear everything; needed before every launch whose trace will be read."""
@@ -239,6 +241,8 @@ class TraceBuffer:
         return TraceBytes(rows.tobytes() + raw, small, self.slots, spilled)
 
     def free(self) -> None:
+        if self._raw and self.kept:
+            self._device.release_l2()
         while self._raw:
             self._device.free(self._raw.pop())
 

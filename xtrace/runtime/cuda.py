@@ -197,6 +197,9 @@ class CudaDevice:
         else:
             _check(cu.cuMemsetD8Async(cu.CUdeviceptr(address), byte, size, _STREAM), "filling device memory")
 
+    def release_l2(self) -> None:
+        _check(cu.cuCtxResetPersistingL2Cache(), "releasing lines of the L2 cache")
+
     def upload(self, address: int, data: bytes | bytearray | memoryview) -> None:
         host = np.frombuffer(data, dtype=np.uint8)
         _check(cu.cuMemcpyHtoD(cu.CUdeviceptr(address), host.ctypes.data, host.nbytes), "copying to the device")

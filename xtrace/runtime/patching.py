@@ -14,6 +14,8 @@ __all__ = ["BufferTarget", "kernel_entry", "patch_image"]
 
 _U32 = struct.Struct("<I")
 _STRIPES_ONLY = "stripe_slots"  # in no other image
+_OPTIONAL = "header_policy"
+_KEEP_IN_L2 = 0x14F00000  # upper half of a descriptor: what createpolicy.fractional.L2::evict_last makes of 1.0 (sm_90)
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class BufferTarget:
     address: int
     slots: int
     table: int
+    keep: bool = (
+        False  # ask L2 to keep lines of the table longest; only for tables that leave room for the kernel's data
+    )
 
     def words(self) -> dict[str, int]:
         """Value of every kind of patch. A stripe has a packet of each slot, the spill-over slot included."""
@@ -36,6 +41,7 @@ class BufferTarget:
             "header_hi": self.table >> 32,
             "slot_count": self.slots,
             "stripe_slots": self.slots + 1,
+            "header_policy": _KEEP_IN_L2 if self.keep else 0,
         }
 
 
@@ -83,7 +89,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
         words = target.words()
         if entry["slot"].get("stripe") is None:
             del words[_STRIPES_ONLY]
-        missing = set(words) if entry["packets"] else set(words) - {"buffer_lo", "buffer_hi"}  # no packets, no ring
+        missing = set(words) - {_OPTIONAL}
+        missing -= set() if entry["packets"] else {"buffer_lo", "buffer_hi"}  # no packets, no ring
         for patch in entry["patches"]:
             offset, value = int(patch["offset"]), str(patch["value"])
             if value not in words:

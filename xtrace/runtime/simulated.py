@@ -165,6 +165,7 @@ class SimulatedDevice:
     states: Sequence[MachineState] = (MachineState(0, 0, (), True, 1980, 1980, 1980, True),)
     launches: list[tuple[str, bytes, LaunchConfig]] = field(default_factory=list)
     unloads: int = 0
+    released: int = 0  # times that L2 let go of what it keeps
     _memory: dict[int, bytearray] = field(default_factory=dict)
     _next: int = 0x7F0000000200
     _reads: int = 0
@@ -198,6 +199,9 @@ class SimulatedDevice:
         memory, at = self._find(address, size)
         memory[at : at + size] = bytes([byte]) * size
         self.now_ns += size / 1000
+
+    def release_l2(self) -> None:
+        self.released += 1
 
     def upload(self, address: int, data: bytes | bytearray | memoryview) -> None:
         self.poke(address, bytes(data))

@@ -90,6 +90,7 @@ class Flusher:
         self._byte = 0
 
     def run(self) -> None:
+        self._device.release_l2()  # else what a traced arm's headers keep would be missing from the original's cache
         for _ in range(self.repeats):
             self._byte = (self._byte + 1) & 0xFF
             self._device.fill(self._address, self.size, self._byte)

@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from xtrace.analysis import KernelAnalysis
-from xtrace.isa.model import Access, Instruction
+from xtrace.isa.model import Access
 from xtrace.isa.nvidia.emit import Address
 from xtrace.probe import Site
 from xtrace.probe.accesses import overwrites, sources
@@ -19,7 +19,7 @@ from xtrace.probe.accesses import overwrites, sources
 from .model import PlacedSite, RefusedSite
 from .resources import FreeFinder
 
-__all__ = ["access_of", "address", "place_accesses", "same_condition", "source_bits", "value"]
+__all__ = ["access_of", "address", "latency", "place_accesses", "same_condition", "source_bits", "value"]
 
 _HORIZON = 32  # cycles; longer than any fixed latency
 _CYCLE, _NO_SCOREBOARD = 256, 64  # cost of a place, in instructions that it lies behind its access
@@ -107,8 +107,7 @@ def _at(a: KernelAnalysis, at: Site, index: int, free: FreeFinder) -> _Reading |
     behind = a.instructions[index]
     if wait & ~behind.control.wait_mask:
         return None
-    reader = replace(behind, opcode="MOV", guard="", reads=wanted, writes=0, tags=frozenset(), opaque=False)
-    late = _latency(a, index, reader)
+    late = latency(a, index, wanted)
     # A scoreboard is needed where the packet is stored, most often near: rather a place that has one.
     # An access soon, a value late: next to the accesses that are derived from it.
     away = index - at.index if at.value is None else (at.index, *at.alternatives)[-1] - index
@@ -116,9 +115,10 @@ def _at(a: KernelAnalysis, at: Site, index: int, free: FreeFinder) -> _Reading |
     return _Reading(index, late, wait, cost)
 
 
-def _latency(a: KernelAnalysis, index: int, reader: Instruction) -> int:
-    """Cycles that a reader at the start of an island before ``index`` comes too early."""
-    late = 0
+def latency(a: KernelAnalysis, index: int, registers: int) -> int:
+    """Cycles that a reader of ``registers`` at the start of an island before ``index`` comes too early."""
+    behind, late = a.instructions[index], 0
+    reader = replace(behind, opcode="MOV", guard="", reads=registers, writes=0, tags=frozenset(), opaque=False)
     best: dict[tuple[int, int], int] = {}
     stack = [(p, 0, reader.reads) for p in a.cfg.predecessors[index]]
     while stack:

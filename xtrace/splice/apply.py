@@ -93,7 +93,7 @@ def _island(plan: KernelPlan, p: PlacedSite) -> Island:
     if p.site.kind == "entry":
         return _prologue(plan, p)
     assert p.scoreboard is not None
-    regs = ExitRegisters(p.quads, p.pair, p.predicate, p.scoreboard)
+    regs = ExitRegisters(p.quads, p.pair, p.predicate, p.scoreboard, p.header, p.guard)
     pc = plan.analysis.instructions[p.site.index].pc
     return exit_island(state, regs, pc, wait_first=p.wait_first, wait_last=p.wait_last, emits=plan.emits)
 

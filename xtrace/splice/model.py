@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.values import Written
 from xtrace.image import Image
-from xtrace.isa.nvidia.emit import Address, Cursor, SlotLayout, Store, UniformState
+from xtrace.isa.nvidia.emit import Address, Cursor, Guard, SlotLayout, Store, UniformState
 from xtrace.isa.nvidia.prologue import PrologueRegisters
 from xtrace.probe import Site
 from xtrace.sampling import Sampling
@@ -143,6 +143,8 @@ class PlacedSite:
     shared_waits: tuple[tuple[int, int], ...] = ()  # (scoreboard, registers) for which the kernel waits here anyway
     quads: tuple[int, ...] = ()  # exit only: up to two runs of four registers
     pair: int | None = None  # exit only: a pair where there is no run of four
+    header: int | None = None  # exit only: a pair for the header's address
+    guard: Guard | None = None  # exit only: what it depends on
     scratch: tuple[int, ...] = ()  # entry only
     moved: int = 0  # instructions away from where the selector put it
 
@@ -150,7 +152,7 @@ class PlacedSite:
     def general(self) -> list[int]:
         """General registers that this island writes."""
         out = [*self.scratch, *(n for quad in self.quads for n in range(quad, quad + 4))]
-        out += [] if self.pair is None else [self.pair, self.pair + 1]
+        out += [n for pair in (self.pair, self.header) if pair is not None for n in (pair, pair + 1)]
         out += [] if self.capture is None else [self.capture]
         out += [] if self.address is None else [self.address.register, self.address.register + 1]
         return out + [register for register, _ in (*self.moves, *self.fetches)]

@@ -17,6 +17,7 @@ from .accesses import place_accesses
 from .ahead import place_ahead
 from .chains import chains, reached, single, split
 from .derive import Derivation, derive, settled
+from .exits import place_exits, with_descriptor
 from .model import (
     FILLINGS,
     LAYOUTS,
@@ -35,7 +36,7 @@ from .resources import FreeFinder
 from .rotate import rotated_packet
 from .sample import image_rule, refusal
 from .sink import sunk_prologue
-from .stripes import short_words, stripe, striped, wants_stripes, with_base
+from .stripes import bound_by_memory, short_words, stripe, striped, wants_stripes, with_base
 from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
@@ -96,7 +97,7 @@ def _plan_kernel(
     if reason is not None or state is None:
         result.refused += [RefusedSite(s, str(reason)) for s in sites]
         return result, set()
-    result.state = state
+    result.state = state if not bound_by_memory(a) or result.form < Form.SCHEDULED else with_descriptor(a, state)
     probed = (
         i for s in sites if s.kind == "record" for i in (s.index, *(s.alternatives if s.access is not None else ()))
     )
@@ -107,10 +108,10 @@ def _plan_kernel(
         result.state = None
         result.refused += [RefusedSite(s, result.refused[0].reason) for s in sites if s.kind != "entry"]
         return result, set()
-    _place_exits(result, sites, free)
+    place_exits(result, sites, free)
     records, derivation = _candidates(result, sites, free, banned)
-    base = with_base(a, state) if wants_stripes(a, options) else None
-    _form_packets(result, records, free, options, (base or state).bits)
+    base = with_base(a, result.state) if wants_stripes(a, options) else None
+    _form_packets(result, records, free, options, (base or result.state).bits)
     missing = _number_derived(result, derivation)
     _place_tags(result, free)
     place_waits(result, free)
@@ -340,25 +341,3 @@ def _why_not(site: Site, free: FreeFinder) -> str:
             return "no predicate is dead to choose one lane with, and each lane has an address of its own"
         return f"too few general registers up to R{last} are dead: an address and its clock need four, in aligned pairs"
     return "the kernel may have claims outstanding on all six scoreboards, and a store needs one"
-
-
-def _place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:
-    a = result.analysis
-    for site in sites:
-        if site.kind != "exit":
-            continue
-        here = free.at(site.index)
-        goes_on = bool(a.instructions[site.index].guard)
-        quads = tuple(q for q in (here.take(4, named_first=True), here.take(4, named_first=True)) if q is not None)
-        pair = None if quads else here.take(2, named_first=True)
-        scoreboard = next(iter(here.scoreboards), None)
-        if scoreboard is None and len(quads) == 2 and not goes_on:
-            scoreboard = 0  # nobody waits for a store behind which the warp ends, so any scoreboard will do
-        if (not quads and pair is None) or scoreboard is None:
-            why = "no scoreboard is free" if scoreboard is None else "no aligned pair of registers is dead"
-            result.refused.append(RefusedSite(site, f"{why} at this exit"))
-            continue
-        predicate = here.predicates[0] if here.predicates else None
-        result.placed.append(
-            PlacedSite(site, quads=quads, pair=pair, predicate=predicate, scoreboard=scoreboard, wait_last=goes_on)
-        )

@@ -147,12 +147,9 @@ def _own_wait(
 
 def _guarded_exit(a: KernelAnalysis, p: PlacedSite, anchors: frozenset[int], waits: dict[int, int]) -> None:
     """An exit that lanes may pass: its stores may be left to later islands too."""
-    mask = 0
-    for quad in p.quads:
-        mask |= 15 << quad
     if len(p.quads) != 2 or p.scoreboard is None:
         return
-    targets = next_islands(a, p.site.index, p.scoreboard, mask, anchors)
+    targets = next_islands(a, p.site.index, p.scoreboard, p.writes, anchors)
     if targets is not None:
         p.wait_last = False
         for target in targets:

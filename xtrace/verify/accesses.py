@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtrace.isa.model import Flow, Instruction
+from xtrace.verify import exits
 from xtrace.verify.certificate import Promise
 from xtrace.verify.emulate import Warp
 from xtrace.verify.pair import Pair
@@ -161,12 +162,16 @@ def register_bits(pair: Pair, accesses: Iterable[Access]) -> int:
 
 
 def read_registers(pair: Pair) -> dict[int, int]:
-    """Kernel registers that each probe word may read: those of the access that its island records."""
+    """Kernel registers that each probe word may read: those of the access that its island records, and the guard of an
+    EXIT behind it.
+    """
     allowed: dict[int, int] = {}
     at = {a.at: a for s in (pair.claim or {}).get("sites") or () if isinstance(a := _maybe(pair, s), Access)}
     for i, island in pair.align.islands():
         if i in at:
             allowed.update(dict.fromkeys(island, register_bits(pair, [at[i]])))
+    for j, bits in exits.read_registers(pair).items():
+        allowed[j] = allowed.get(j, 0) | bits
     return allowed
 
 

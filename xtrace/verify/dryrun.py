@@ -18,6 +18,7 @@ from xtrace.verify.accesses import written as changed
 from xtrace.verify.certificate import Promise
 from xtrace.verify.derived import Elections
 from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
+from xtrace.verify.exits import condition
 from xtrace.verify.launches import Launch, Layout
 from xtrace.verify.packets import Packet, packets_of
 from xtrace.verify.pair import Pair
@@ -132,6 +133,7 @@ class _End:
     word: int
     index: int
     pc: int
+    stores: frozenset[int]  # of the island, traced indices
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,14 @@ class _Course:
     steps: list[list[int | _Clobber | _Site | _End]]  # an int is the traced index of a probe word
     walks: list[Walk]
     accesses: dict[int, Access]  # by the original instruction before which the address is read
+    asked: dict[int, tuple[str, int]]  # predicate and its value with which lanes leave, by original EXIT
 
     @classmethod
     def of(cls, pair: Pair, patches: dict[int, str], accesses: dict[int, Access]) -> _Course | None:
         code, names = pair.output.code, pair.isa.layout.names
         origin, first = pair.align.origin(), {island[0]: i for i, island in pair.align.islands()}
+        stores = {i: frozenset(j for j in island if code[j].base == "STG") for i, island in pair.align.islands()}
+        asked = {i: found for i in stores if (found := condition(pair.original.code[i]))}
         plain: dict[int, Any] = {}
         written = 0
         for _, island in pair.align.islands():
@@ -170,7 +175,8 @@ class _Course:
                     does.append(j)
                 elif not code[j].never:
                     if code[j].flow is Flow.EXIT and j - 1 in plain:
-                        does.append(_End(j - 1, origin[j], pair.original.code[origin[j]].pc))
+                        i = origin[j]
+                        does.append(_End(j - 1, i, pair.original.code[i].pc, stores[i]))
                     certain = changed(code[j], pair.isa.layout)
                     lost, listed = names(certain & (written | observed)), names(code[j].writes & written & ~certain)
                     if lost or listed:
@@ -182,7 +188,7 @@ class _Course:
             steps.append(does)
         wanted = {n for n, does in enumerate(steps) if any(isinstance(x, int) for x in does)}
         walks = graph.walks(wanted, random.Random(0))
-        return cls(graph, plain, steps, walks, {access.at: access for access in accesses.values()})
+        return cls(graph, plain, steps, walks, {access.at: access for access in accesses.values()}, asked)
 
 
 @dataclass
@@ -247,6 +253,8 @@ class _Run:
             case _Site():
                 self._ring.runs.setdefault(step.index, []).append(set())
                 self._at = step.index
+                if (leaves := self._course.asked.get(step.index)) and leaves[0] not in self._known:
+                    self._warp.registers[leaves[0]] = leaves[1]  # forgotten behind the EXIT
                 if access := self._course.accesses.get(step.index):
                     seen = access.observe(self._warp, self._known, self._rng, self._wish)
                     self._ring.accesses.setdefault(step.index, []).append(seen)
@@ -273,6 +281,10 @@ class _Run:
         lane = self._pair.output.code[j].guard.removeprefix("@")
         one_lane, of_all = lane in self._warp.elected, lane not in self._partial
         at, above = self._launch.place(store.address, store.size), store.address - self._launch.header
+        if store.descriptor not in (0, self._launch.patched["header_policy"] << 32):
+            why = f"stores with the descriptor {store.descriptor:#x}, which is not what loading fills in"
+            self._pair.fail(_EFFECTS, why, self._pair.output.code[j])
+            return False
         if at is not None:
             self._tally.ring.add(j)
             self._stored += store.size
@@ -292,7 +304,15 @@ class _Run:
     def _end(self, end: _End) -> bool:
         """At an EXIT: the header must be there and true. In a loop only the first times."""
         self._guarded[end.word] = times = self._guarded.get(end.word, 0) + 1
-        ring = self._ring
+        ring, leaves = self._ring, True
+        if asked := self._course.asked.get(end.index):
+            leaves = self._warp.registers[asked[0]] == asked[1]
+            if asked[0] not in self._known:
+                del self._warp.registers[asked[0]]
+        if leaves and not ring.header and end.stores - self._tally.ring and times <= _FEW:
+            why = "lanes that end here write no header"
+            self._pair.fail(_EFFECTS, why, self._pair.output.code[end.word])
+            return False
         if not ring.header or times > _FEW:
             return True
         self._tally.checked += 1

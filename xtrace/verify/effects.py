@@ -22,6 +22,7 @@ _FORBIDDEN = {
     "nanosleep", "matrix", "matrix_async", "matrix_commit", "matrix_fence", "matrix_wait",
 }  # fmt: skip
 _VALUES = ("buffer_lo", "buffer_hi", "header_lo", "header_hi", "slot_count")
+_OPTIONAL = "header_policy"
 _FREE_BITS = sum(((1 << n) - 1) << b for b, n in ((125, 3), (102, 2), (104, 1)))  # reserved, performance monitor select
 
 
@@ -82,7 +83,7 @@ def _patches(pair: Pair) -> dict[int, str] | None:
     for patch in claim.get("patches") or ():
         offset, value = patch["offset"], patch.get("value")
         index, inside = divmod(offset - start, pair.word_bytes)
-        if value not in values:
+        if value not in (*values, _OPTIONAL):
             why = f"map patches an unknown value {value!r}"
         elif not start <= offset < end or inside != 4:
             why = f"map patches file offset {offset:#x}, which is no immediate of this kernel"

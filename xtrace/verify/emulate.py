@@ -17,6 +17,7 @@ __all__ = ["MNEMONICS", "NotUnderstood", "Store", "Warp", "compile_word"]
 
 _M32 = 0xFFFFFFFF
 _ADDRESS = re.compile(r"\[(?:RZ\.U32\+)?(UR\d+)(?:\+(-?0x[0-9a-f]+))?\]")
+_DESCRIBED = re.compile(r"desc\[(UR\d+)\]\[(R\d+)\.64(?:\+(-?0x[0-9a-f]+))?\]")
 _IMMEDIATE = re.compile(r"-?0x[0-9a-f]+")
 _CONSTANT = re.compile(r"c\[0x0\]\[(0x[0-9a-f]+)\]")
 _WIDTHS = {"64": 8, "128": 16}
@@ -27,11 +28,15 @@ class NotUnderstood(Exception):  # noqa: N818 - a verdict on an instruction, not
 
 
 class Store(NamedTuple):
-    """One executed store: bytes ``[address, address + size)``; None for words of registers that no probe has set."""
+    """One executed store: bytes ``[address, address + size)``; None for words of registers that no probe has set.
+
+    ``descriptor``: how caches treat the line; 0 without one.
+    """
 
     address: int
     size: int
     data: tuple[int | None, ...]
+    descriptor: int = 0
 
 
 @dataclass
@@ -253,11 +258,12 @@ def _compare(o: list[str], mods: list[str], imm: int | None) -> Action:
 
 
 def _elect(o: list[str], mods: list[str], imm: int | None) -> Action:
-    if mods or len(o) != 3 or o[2] != "PT":
+    if mods or len(o) != 3 or (o[2] != "PT" and o[1] != "URZ"):
         raise NotUnderstood("election form")
+    among = _value(o[2])
 
     def run(w: Warp) -> None:
-        _put(w, o[0], 1)
+        _put(w, o[0], among(w))
         _put(w, o[1], 1)
         w.elected |= {o[0], o[1]}
 
@@ -269,17 +275,22 @@ def _nothing(o: list[str], mods: list[str], imm: int | None) -> Action:
 
 
 def _store(o: list[str], mods: list[str], imm: int | None) -> Action:
-    match = _ADDRESS.fullmatch(o[0])
-    if match is None or mods[:1] != ["E"] or len(mods) > 2 or mods[1:] not in ([], ["64"], ["128"]):
-        raise NotUnderstood("store that is not through a uniform address pair")
-    address, offset = _pair(match[1]), int(match[2] or "0", 16)
+    match, described = _ADDRESS.fullmatch(o[0]), _DESCRIBED.fullmatch(o[0])
+    if mods[:1] != ["E"] or len(mods) > 2 or mods[1:] not in ([], ["64"], ["128"]):
+        raise NotUnderstood("store of an odd size")
+    if match is not None:
+        address, descriptor, offset = _pair(match[1]), _pair("URZ"), int(match[2] or "0", 16)
+    elif described is not None:
+        address, descriptor, offset = _pair(described[2]), _pair(described[1]), int(described[3] or "0", 16)
+    else:
+        raise NotUnderstood("store that is not through an address pair of the probes' own")
     size = _WIDTHS.get(mods[-1], 4)
     data = [_register(o[1], k) for k in range(size // 4)] if o[1] != "RZ" else []
     zeros = () if data else (0,) * (size // 4)
 
     def run(w: Warp) -> None:
         where = address(w) + offset & 0xFFFFFFFFFFFFFFFF
-        w.stores.append(Store(where, size, zeros or tuple(w.registers.get(name) for name in data)))
+        w.stores.append(Store(where, size, zeros or tuple(w.registers.get(n) for n in data), descriptor(w)))
 
     return run
 

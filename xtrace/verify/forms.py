@@ -12,7 +12,7 @@ from xtrace.isa.model import Instruction
 __all__ = ["misaligned"]
 
 _REGISTER = re.compile(r"(U?R)(\d+)")
-_ADDRESS = re.compile(r"\[(?:RZ\.U32\+)?UR(\d+)")
+_PAIR = re.compile(r"\[(?:RZ\.U32\+)?(U?R\d+)")
 
 
 def misaligned(ins: Instruction) -> str:
@@ -25,8 +25,7 @@ def misaligned(ins: Instruction) -> str:
     wanted: list[tuple[str, int]] = []
     if base == "STG":
         wanted.append((operands[-1], width))
-        if (address := _ADDRESS.search(operands[0])) and int(address[1]) % 2:
-            return f"UR{address[1]}"
+        wanted += [(pair, 2) for pair in _PAIR.findall(operands[0])]
     elif base == "CS2R":
         wanted.append((operands[0], 1 if "32" in mods else 2))
     elif base in ("LDC", "ULDC"):

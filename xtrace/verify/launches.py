@@ -15,6 +15,7 @@ __all__ = ["Launch", "Layout", "lone_warp"]
 _SLACK = 512  # so much room a ring has behind it, if it may wrap
 _RECORD = 4  # bytes of one event
 _HEADER = 32
+_POLICIES = (0, 0x14F00000)  # upper half of a descriptor: none, or L2::evict_last for all (the lower one is 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class Launch:
             "header_hi": table >> 32,
             "slot_count": count,
             PATCH: count + 1,
+            "header_policy": rng.choice(_POLICIES),
         }
         self._special, self._constants = _surroundings(rng, threads, grid, tid, cta, self.smid)
 

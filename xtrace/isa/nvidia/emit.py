@@ -18,6 +18,7 @@ __all__ = [
     "Address",
     "Cursor",
     "ExitRegisters",
+    "Guard",
     "SlotLayout",
     "Step",
     "Store",
@@ -39,10 +40,12 @@ class UniformState:
     clock: int  # low half of the SM clock at entry
     smid: int  # SM number in the low eight bits, events emitted so far above it
     base: int | None = None  # even; pair, with stripes: the address of the warp's first packet
+    descriptor: int | None = None  # even; pair: how L2 treats headers; None: like everything else
 
     @property
     def bits(self) -> int:
-        bits = e.ur(self.address, 2) | e.ur(self.header, 2) | (0 if self.base is None else e.ur(self.base, 2))
+        pairs = (self.address, self.header, self.base, self.descriptor)
+        bits = sum(e.ur(pair, 2) for pair in pairs if pair is not None)
         for n in (self.offset, self.timer, self.clock, self.smid):
             bits |= e.ur(n)
         return bits
@@ -63,12 +66,22 @@ HEADER_BYTES = 32
 SMID_BITS = 8
 
 
+class Guard(NamedTuple):
+    """What an exit depends on."""
+
+    predicate: int
+    negated: bool
+    after: int  # cycles behind the start of the island until it has arrived
+
+
 @dataclass(frozen=True, slots=True)
 class ExitRegisters:
     quads: tuple[int, ...]  # two or one, 4-aligned; none: the pair is used for every store, one after the other
     pair: int | None
     predicate: int | None  # None: every active lane stores the same bytes
     scoreboard: int
+    address: int | None = None  # even; pair for the header's address, where a descriptor goes with it
+    guard: Guard | None = None  # of an exit that lanes may pass
 
 
 class Store(NamedTuple):
@@ -218,12 +231,22 @@ def exit_island(
 ) -> Island:
     """Exit island: the warp's header, 32 bytes written at once.
 
-    ``wait_last`` where some lanes go on; ``emits``: whether the kernel has packets, and so an offset.
+    ``wait_last`` where some lanes go on: of them none writes the header, and if all do nobody does. ``emits``: whether
+    the kernel has packets, and so an offset.
     """
-    sr = SpecialRegister
+    sr, guard, sb = SpecialRegister, regs.guard, regs.scoreboard
+    described = None if state.descriptor is None or regs.address is None else (regs.address, state.descriptor)
 
-    def guarded(op: Op) -> Op:
-        return op if regs.predicate is None else op.guarded(regs.predicate)
+    def store(at: int, data: int, words: int) -> Op:
+        if described is None:
+            op = e.store(state.header, at, data, words, sb)
+        else:
+            op = e.store_described(*described, at, data, words, sb)
+        if regs.predicate is not None:
+            return op.guarded(regs.predicate)
+        if guard is not None:
+            return replace(op.guarded(guard.predicate, negated=guard.negated), after=guard.after)
+        return op
 
     def fill(d: int, at: int) -> list[Op]:
         """Eight bytes of the header into a register pair."""
@@ -238,23 +261,25 @@ def exit_island(
         return [e.cs2r32(d, sr.CLOCK_LO), emitted]
 
     rest = list(regs.quads)
+    where = [] if described is None else [e.mov_uniform(described[0] + k, state.header + k) for k in range(2)]
     ops: list[Op] = []
     if regs.predicate is not None:
-        ops.append(e.elect(regs.predicate))
+        elected = e.elect(regs.predicate)
+        if guard is not None:
+            elected = replace(e.elect(regs.predicate, guard.predicate, negated=guard.negated), after=guard.after)
+        ops.append(elected)
     if rest:
         quads = [rest[-1], rest[0]]  # the exit times first
         for quad, at in zip(quads, (16, 0), strict=True):
-            ops += [*fill(quad, at), *fill(quad + 2, at + 8)]
+            ops += [*fill(quad, at), *fill(quad + 2, at + 8), *(where if at == 16 else [])]
             if len(rest) == 1:
-                ops.append(guarded(e.store(state.header, at, quad, 4, regs.scoreboard)))
+                ops.append(store(at, quad, 4))
         if len(rest) == 2:
-            ops += [
-                guarded(e.store(state.header, at, q, 4, regs.scoreboard)) for q, at in zip(quads, (16, 0), strict=True)
-            ]
+            ops += [store(at, quad, 4) for quad, at in zip(quads, (16, 0), strict=True)]
     elif regs.pair is not None:
         for at in (16, 24, 0, 8):
-            ops += [*fill(regs.pair, at), guarded(e.store(state.header, at, regs.pair, 2, regs.scoreboard))]
+            ops += [*fill(regs.pair, at), *(where if at == 16 else []), store(at, regs.pair, 2)]
     if wait_last:
-        ops.append(e.nop().waiting(1 << regs.scoreboard))
+        ops.append(e.nop().waiting(1 << sb))
     ops[0] = ops[0].waiting(wait_first)
     return schedule(ops)

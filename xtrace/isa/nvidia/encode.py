@@ -235,9 +235,9 @@ def usel_imm(d: int, a: int, imm: int, pu: int, patch: str | None = None) -> Op:
     return Op(word, Unit.UNIFORM, ur(a) | up(pu), ur(d), patch=patch)
 
 
-def elect(pd: int) -> Op:
-    """P is true in exactly one active lane."""
-    return Op(_word(0x003F782F, 0x03800000 | pd << 17), Unit.ELECT, 0, p(pd))
+def elect(pd: int, among: int = PT, *, negated: bool = False) -> Op:
+    """P is true in one active lane, the lowest of those in which ``among`` is true (or false), if there are such."""
+    return Op(_word(0x003F782F, among << 23 | negated << 26 | pd << 17), Unit.ELECT, p(among), p(pd))
 
 
 _STORE_SIZE = {1: 0x900, 2: 0xB00, 4: 0xD00}
@@ -247,3 +247,12 @@ def store(address: int, offset: int, data: int, words: int, sb: int | None) -> O
     """STG.E of 1, 2 or 4 registers to the 64-bit uniform address pair plus a signed 24-bit offset."""
     word = _word(0x7986 | RZ << 24 | data << 32 | (offset & 0xFFFFFF) << 40, 0x08100000 | _STORE_SIZE[words] | address)
     return Op(word, Unit.MEMORY, r(data, words) | ur(address, 2), 0, read_sb=sb)
+
+
+def store_described(address: int, descriptor: int, offset: int, data: int, words: int, sb: int | None) -> Op:
+    """The same to the 64-bit address in a general register pair, with a descriptor (uniform pair) that says how L2
+    treats the line.
+    """
+    lo = 0x7986 | address << 24 | data << 32 | (offset & 0xFFFFFF) << 40
+    word = _word(lo, 0x0C101000 | _STORE_SIZE[words] | descriptor)
+    return Op(word, Unit.MEMORY, r(data, words) | r(address, 2) | ur(descriptor, 2), 0, read_sb=sb)

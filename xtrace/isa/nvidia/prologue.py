@@ -134,6 +134,8 @@ class _Code:
         self.grid = [e.uldc(gx, _CONST_NCTAID[0]), e.uldc(gy, _CONST_NCTAID[1])]
         self.block = [] if block else [e.uldc(n, at) for n, at in zip((nx, ny, nz), _CONST_NTID, strict=True)]
         self.begin = [e.umov_imm(state.header, 0, "header_lo"), e.umov_imm(state.header + 1, 0, "header_hi")]
+        if state.descriptor is not None:
+            self.begin += [e.umov_imm(state.descriptor, 0), e.umov_imm(state.descriptor + 1, 0, "header_policy")]
         if slot is not None:
             rings = state.address if state.base is None else state.base
             self.begin += [e.umov_imm(rings, 0, "buffer_lo"), e.umov_imm(rings + 1, 0, "buffer_hi")]
