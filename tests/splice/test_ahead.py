@@ -111,7 +111,7 @@ class _Walk:
         if p.elect is not None:
             self.elected.add(p.elect)
         self.value |= dict(p.moves)
-        self.value |= {register: None for register, _ in p.fetches}
+        self.value |= {register: None for step in p.transfers for register in step.general}
         for s in p.stores:
             if p.predicate is not None:
                 assert p.predicate in self.elected, "stored by a lane that the kernel chose"

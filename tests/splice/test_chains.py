@@ -55,13 +55,15 @@ def test_no_kernel_instruction_touches_a_packets_registers_while_they_hold_clock
             for register, start in list(held.items()):
                 for i in _inside(a, start, p.site.index, packet.flush) if start != p.site.index else ():
                     assert not a.instructions[i].writes >> register & 1, (hex(16 * i), f"R{register}")
+            written = ([] if p.capture is None else [p.capture]) + [r for r, _ in p.moves]
+            held |= dict.fromkeys(written, p.site.index)
+            for step in p.transfers:
+                for register in step.sources:
+                    held.pop(register, None)
+                held |= dict.fromkeys(step.general, p.site.index)
             for store in p.stores:
                 for register in range(store.data, store.data + store.words):
                     held.pop(register, None)
-            parked = {register for _, register in p.parks}
-            for register in ([] if p.capture is None else [p.capture]) + [r for r, _ in p.moves]:
-                if register not in parked and not any(s.data <= register < s.data + s.words for s in p.stores):
-                    held[register] = p.site.index
 
 
 @pytest.mark.parametrize("spec", SPECS)

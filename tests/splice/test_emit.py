@@ -11,12 +11,14 @@ from xtrace.isa.model import Instruction, Latency
 from xtrace.isa.nvidia import encode
 from xtrace.isa.nvidia.decide import Decision
 from xtrace.isa.nvidia.emit import (
+    Carry,
     Cursor,
     ExitRegisters,
     Guard,
     SlotLayout,
     Step,
     Store,
+    Transfer,
     UniformState,
     exit_island,
     packet,
@@ -39,10 +41,30 @@ def _packet(gaps: list[int]) -> list[Island]:
     return packet(STATE, SLOT, steps, gaps * 2)
 
 
+def _carried(gaps: list[int]) -> list[Island]:
+    """Two clocks put together in general registers, parked one island further on, and fetched."""
+    steps = [
+        Step(capture=21, cursor=Cursor(32, 2)),
+        Step(capture=22),
+        Step(transfers=(Transfer(Carry.JOIN, 21, 21, 22, settle=True),)),
+        Step(elect=5, transfers=(_park(42, 21), Transfer(Carry.COPY, 29, 22))),
+        Step(transfers=(_fetch(30, 42),), moves=((31, 9),), stores=(Store(28, 16, 4),), predicate=5, scoreboard=3),
+    ]
+    return packet(*STRIPED, steps, gaps * 4)
+
+
+def _park(target: int, source: int) -> Transfer:
+    return Transfer(Carry.PARK, target, source)
+
+
+def _fetch(target: int, source: int) -> Transfer:
+    return Transfer(Carry.FETCH, target, source)
+
+
 def _parked(gaps: list[int]) -> list[Island]:
     steps = [
-        Step(capture=21, parks=((40, 21),), cursor=Cursor(16, 1), uniform_moves=((41, 0),)),
-        Step(fetches=((30, 40), (29, 41)), moves=((31, 9),), stores=(Store(28, 0, 4),), scoreboard=3),
+        Step(capture=21, transfers=(_park(40, 21),), cursor=Cursor(16, 1), uniform_moves=((41, 0),)),
+        Step(transfers=(_fetch(30, 40), _fetch(29, 41)), moves=((31, 9),), stores=(Store(28, 0, 4),), scoreboard=3),
     ]
     return packet(STATE, SLOT, steps, gaps)
 
@@ -50,10 +72,10 @@ def _parked(gaps: list[int]) -> list[Island]:
 def _short(gaps: list[int]) -> list[Island]:
     """Parked clocks of which two go into a word, in a striped slot."""
     steps = [
-        Step(capture=21, parks=((42, 21),), cursor=Cursor(32, 2)),
-        Step(capture=21, parks=((43, 21),)),
-        Step(elect=5, halves=((42, 43),), fetches=((30, 42),), moves=((31, 9),), stores=(Store(28, 16, 4),),
-             predicate=5, scoreboard=3),
+        Step(capture=21, transfers=(_park(42, 21),), cursor=Cursor(32, 2)),
+        Step(capture=21, transfers=(_park(43, 21),)),
+        Step(elect=5, transfers=(Transfer(Carry.JOIN_PARKED, 42, 42, 43), _fetch(30, 42)), moves=((31, 9),),
+             stores=(Store(28, 16, 4),), predicate=5, scoreboard=3),
     ]  # fmt: skip
     return packet(*STRIPED, steps, gaps * 2)
 
@@ -105,6 +127,8 @@ ISLANDS = {
     "packet, apart": _packet([40]),
     "parked, neighbours": _parked([1]),
     "parked, apart": _parked([40]),
+    "carried, neighbours": _carried([1]),
+    "carried, apart": _carried([40]),
     "short clocks in stripes, neighbours": _short([1]),
     "short clocks in stripes, apart": _short([40]),
     "prologue, stripes": [_prologue((256, 1, 1), striped=True)],
@@ -195,7 +219,7 @@ def test_probe_code_only_computes_and_stores(name: str, decoded: dict[str, list[
         "UISETP",
         "USEL",
     }
-    allowed |= {"MOV", "ELECT", "ULOP3", "STG", "NOP", "UPRMT"}
+    allowed |= {"MOV", "ELECT", "ULOP3", "STG", "NOP", "PRMT", "UPRMT"}
     allowed |= {"ISETP", "BRA"} if "CTA" in name or "warps" in name else set()
     assert {ins.base for part in decoded[name] for ins in part} <= allowed
 
@@ -259,8 +283,18 @@ def test_a_captured_clock_is_stored_in_the_next_island_without_stalling(
     assert cycles(far[0]) <= 7
 
 
+def test_clocks_that_are_carried_on_in_later_islands_stall_for_nothing(
+    decoded: dict[str, list[tuple[Instruction, ...]]],
+) -> None:
+    join, rest = decoded["carried, apart"][2:4]
+    assert [(ins.base, ins.control.stall) for ins in join] == [("PRMT", 2)]  # its sources may be overwritten at once
+    assert sorted(ins.base for ins in rest) == ["ELECT", "MOV", "R2UR"]
+    assert sum(ins.control.stall for ins in rest) <= 4
+
+
 def test_words_of_stripes_and_short_clocks_are_what_the_disassembler_reads() -> None:
     ops = {
+        "PRMT R5, R5, 0x5410, R21": encode.permute(5, 5, encode.LOW_HALVES, 21),
         "UPRMT UR4, UR4, 0x5410, UR9": encode.upermute(4, 4, encode.LOW_HALVES, 9),
         "ULOP3.LUT UR60, UR62, 0x7fff, URZ, 0xc0, !UPT": encode.uand_imm(60, 62, 0x7FFF),
         "UIMAD.WIDE.U32 UR60, UR60, 0x12345, UR52": encode.uimad_wide_imm(60, 60, 0x12345, 52, "stripe_slots"),

@@ -12,6 +12,7 @@ from tests.splice.conftest import image
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa import for_arch
 from xtrace.isa.model import Flow, Instruction, Latency
+from xtrace.isa.nvidia.emit import Carry
 from xtrace.probe import Site
 from xtrace.splice import Options, Stripes, plan_kernel
 from xtrace.splice.chains import Chain, chains
@@ -151,10 +152,13 @@ def test_packets_keep_off_registers_of_the_matrix_unit_and_fetch_no_parked_clock
                 for register in p.general:
                     assert not a.inflight.busy[p.site.index] >> register & 1, (seed, p.site.index, register)
             for p in packet.optional:
-                fetched = {uniform: k.site.index for k in packet.islands for _, uniform in k.fetches}
-                for uniform, _ in p.parks:
+                fetched = {
+                    step.source: k.site.index for k in packet.islands for step in k.transfers
+                    if step.carry is Carry.FETCH
+                }  # fmt: skip
+                for step in p.transfers:
                     parked += 1  # a move to a uniform register arrives 15 cycles on; two pass in the island
-                    assert _least_cycles(a, p.site.index, fetched[uniform]) >= 13, seed
+                    assert _least_cycles(a, p.site.index, fetched[step.target]) >= 13, seed
     assert placed > 50
     assert parked > 0
 

@@ -33,7 +33,7 @@ def _cuts(s: Subject) -> list[int]:
 
 
 def _halves(s: Subject) -> list[int]:
-    return [j for j, _ in s.probes if s.traced[j].base == "UPRMT"]
+    return [j for j, _ in s.probes if s.traced[j].base in ("PRMT", "UPRMT")]
 
 
 def wrong_mask(s: Subject, rng: random.Random) -> Mutant:
@@ -98,7 +98,7 @@ def other_half(s: Subject, rng: random.Random) -> Mutant:
     if rng.random() < 0.5:
         words[j] = _set(_set(words[j], _A, high), _C, low)
     else:
-        others = [_get(words[k], _C) for k in _halves(s) if k != j]
+        others = [other for k in _halves(s) if (other := _get(words[k], _C)) != high]
         words[j] = _set(words[j], _C, rng.choice(others or [low]))
     return s.mutant(words, f"`{s.traced[j].text}` with other halves", *_PROMISES)
 
@@ -109,20 +109,21 @@ def lost_half(s: Subject, rng: random.Random) -> Mutant:
     return s.mutant(words, f"no `{s.traced[j].text}`", *_PROMISES)
 
 
-def fetched_too_early(s: Subject, rng: random.Random) -> Mutant | None:
-    """A word is fetched before its halves are put together."""
+def joined_too_early(s: Subject, rng: random.Random) -> Mutant | None:
+    """Two clocks change places with what puts them together, or with what reads the result."""
     pairs = []
     for j in _halves(s):
-        fetch = next((k for k, _ in s.probes if k > j and s.traced[k].base == "MOV" and
-                      s.traced[k].reads & s.traced[j].writes), None)  # fmt: skip
-        pairs += [] if fetch is None else [(j, fetch)]
+        both = s.traced[j]
+        clocks = [k for k, _ in s.probes if k < j and s.traced[k].base == "CS2R" and s.traced[k].writes & both.reads]
+        users = [k for k, _ in s.probes if k > j and s.traced[k].base == "MOV" and s.traced[k].reads & both.writes]
+        pairs += [(k, j) for k in clocks[-1:]] + [(j, k) for k in users[:1]]
     if not pairs:
         return None
-    j, fetch = rng.choice(pairs)
+    first, second = rng.choice(pairs)
     words = s.words()
     low = (1 << 105) - 1  # stalls stay where they are
-    words[j], words[fetch] = words[j] & ~low | words[fetch] & low, words[fetch] & ~low | words[j] & low
-    return s.mutant(words, f"`{s.traced[fetch].text}` before `{s.traced[j].text}`", *_PROMISES)
+    words[first], words[second] = words[first] & ~low | words[second] & low, words[second] & ~low | words[first] & low
+    return s.mutant(words, f"`{s.traced[second].text}` before `{s.traced[first].text}`", *_PROMISES)
 
 
 def lying_stripes(s: Subject, rng: random.Random) -> Mutant:
@@ -155,7 +156,7 @@ STRIPE_MUTATORS: tuple[Mutator, ...] = (
     wrong_selector,
     other_half,
     lost_half,
-    fetched_too_early,
+    joined_too_early,
     lying_stripes,
     lying_clocks,
 )

@@ -1,4 +1,4 @@
-"""Striped slots and short clocks: every image keeps all promises, and every fault planted in one is reported."""
+"""Striped slots, short clocks, clocks that are carried on: images keep all promises, faults planted are reported."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import lru_cache
 import pytest
 
 from tests.splice.conftest import image
+from tests.verify.carry_mutations import CARRY_MUTATORS
 from tests.verify.mutations import Mutator, Subject
 from tests.verify.stripe_mutations import STRIPE_MUTATORS
 from tests.verify.test_mutations import MANY, campaign
@@ -57,6 +58,19 @@ def test_every_certificate_passes(name: str, spec: str, options: Options, stripe
     assert sum("short_clocks" in packet for packet in entry["packets"]) == short
     verdict = verify(image(name).data, result.data, result.map)
     assert verdict.ok, [str(w) for w in verdict.failures[:5]]
+
+
+@lru_cache(maxsize=1)
+def carried() -> tuple[Subject, ...]:
+    loaded, result = image("triton_rmsnorm"), spliced("triton_rmsnorm", "pp", Options(64))
+    document = json.loads(json.dumps(result.map))
+    return *subjects(), Subject("triton_rmsnorm pp", loaded.data, result.data, document, loaded.kernels[0].name)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("mutator", CARRY_MUTATORS, ids=lambda m: m.__name__)
+def test_fault_on_the_way_of_a_clock_is_caught(mutator: Mutator) -> None:
+    assert campaign(mutator, carried(), MANY), "no kernel has a place for this fault"
 
 
 @pytest.mark.fuzz

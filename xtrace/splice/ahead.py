@@ -102,7 +102,7 @@ def _clears(island: PlacedSite, dead: Set[int], busy: int, own: Sequence[Packet]
     for packet in own:
         for event in packet.optional:
             r = event.capture
-            if r is None or event.parks or r not in dead or busy >> r & 1:
+            if r is None or event.transfers or r not in dead or busy >> r & 1:
                 continue
             if any(k.registers >> r & 1 for k in near if k is not packet):
                 continue

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xtrace.isa.nvidia.emit import Cursor, Store
+from xtrace.isa.nvidia.emit import Carry, Cursor, Store, Transfer
 from xtrace.probe import Site
 
 from .accesses import address, same_condition, value
 from .chains import Event
-from .line import PREPARATION, Line, predicate_bit
+from .line import COMMIT_AFTER, PREPARATION, Line, predicate_bit
 from .model import EVENT_BYTES, Form, Packet, PlacedSite
+from .route import Carried
 
-__all__ = ["Builder", "Fill", "fill_of"]
+__all__ = ["Builder", "Fill", "fill_of", "registers_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def fill_of(fills: list[Fill], word: int) -> Fill:
     return next(f for f in fills if f.offset <= EVENT_BYTES * word < f.offset + EVENT_BYTES * f.words)
 
 
-def _words(fills: list[Fill]) -> dict[int, int]:
+def registers_of(fills: list[Fill]) -> dict[int, int]:
     """Register of each word of the packet."""
     return {fill.offset // EVENT_BYTES + k: fill.data + k for fill in fills for k in range(fill.words)}
 
@@ -45,7 +45,7 @@ def _reuses(fills: list[Fill]) -> bool:
 class Builder:
     """Writes everything into the islands of a packet."""
 
-    def __init__(self, line: Line, fills: list[Fill], transient: Sequence[int] = ()) -> None:
+    def __init__(self, line: Line, fills: list[Fill], carried: Carried | None = None) -> None:
         self._line = line
         self._chain = chain = line.chain
         by_place = {e.place: e.record for e in chain.events if not e.optional}
@@ -55,35 +55,40 @@ class Builder:
             line.end_at([])
         last_phase = chain.events[-1].record.site.phase
         islands += [PlacedSite(Site(index, last_phase, "commit")) for index, _ in line.end]
-        line.taken.update(index for index, _ in line.end)
+        if carried is None:
+            line.taken.update(index for index, _ in line.end)
         self._islands = islands
         registers = 0
         for fill in fills:
             registers |= ((1 << fill.words) - 1) << fill.data
-        for register in transient:
-            registers |= 1 << register
+        if carried is not None:
+            written = [*carried.captures.values(), *(r for _, step in carried.transfers for r in step.general)]
+            registers |= sum(1 << r for r in set(written) if not registers >> r & 1)
         optional = [e.record for e in chain.events if e.optional]
         self.packet = Packet(
             0, chain.sites, islands, optional, [], registers, words=line.words.count, short=line.words.short
         )
-        if transient:
-            self._park(fills, transient)
-        else:
+        if carried is None:
             self._captures(fills)
+        else:
+            fills = self._carry(fills, carried)
         self._stores(fills)
         self._shift = 0
         self._cursor(fills)
         if line.form >= Form.LANE:
             self._elections(sorted({fill.at + self._shift for fill in fills}))
+        if carried is not None:
+            self._late_tag(fills)
         self.packet.gaps = [gap.cycles for gap in line.gaps]
         self.packet.drop_empty()  # a place for an election that another one serves
+        line.taken.update(p.site.index for p in self.packet.islands)
 
     def _captures(self, fills: list[Fill]) -> None:
         events = self._chain.events
         if len(fills) == 1 and fills[0].words == 1:
             events[0].record.capture = fills[0].data
             return
-        register, words = _words(fills), self._line.words
+        register, words = registers_of(fills), self._line.words
         for k, event in enumerate(events):
             clock, low = words.clock(k), words.address(k)
             event.record.capture = None if clock is None else register[clock]
@@ -111,29 +116,48 @@ class Builder:
         p.witness = next(same, None)
         p.address = address(a, p, register, certain=p.witness is not None)
 
-    def _park(self, fills: list[Fill], transient: Sequence[int]) -> None:
+    def _carry(self, fills: list[Fill], carried: Carried) -> list[Fill]:
+        """Returns the fills as they are to be stored: those that are complete last come last."""
         events, uniform = self._chain.events, self._line.parked
-        register, words = _words(fills), self._line.words
-        shared = {words.clock(k) for k in range(len(events)) if words.above(k) is not None}  # words of two clocks
         for k, event in enumerate(events):
-            word = words.clock(k)
-            assert word is not None
-            fill, above = fill_of(fills, word), words.above(k)
-            if not event.optional and fill.at == event.place and word not in shared:
-                event.record.capture = register[word]  # stored where it is captured: nothing to bridge
-                continue
-            event.record.capture = transient[k]
-            event.record.parks.append((uniform[k], transient[k]))
+            p = event.record
+            p.capture = carried.captures[k]
             if event.optional:
-                event.record.cursor = Cursor(0, 1)
+                p.transfers.append(Transfer(Carry.PARK, uniform[k], p.capture))
+                p.cursor = Cursor(0, 1)
                 self._islands[event.place].uniform_moves.append((uniform[k], 0))
-            if above is not None:
-                self._islands[fill.at].halves.append((uniform[k], uniform[above]))
-            if above is not None or word not in shared:
-                self._islands[fill.at].fetches.append((register[word], uniform[k]))
-        self.packet.parked = uniform
-        self.packet.tag_register = register[words.tag]
-        self.packet.tag_island = self._islands[fills[-1].at]
+        for place, step in carried.transfers:
+            island = self._islands[place]
+            behind = self._line.a.instructions[island.site.index]
+            overwritten = "memory" in behind.tags and any(behind.writes >> r & 1 for r in step.sources)
+            island.transfers.append(step._replace(settle=overwritten))
+        used = {u for k, u in enumerate(uniform) if events[k].optional}
+        used |= {step.target for _, step in carried.transfers if not step.general}
+        self.packet.parked = tuple(sorted(used))
+
+        def complete(fill: Fill) -> int:
+            registers = range(fill.data, fill.data + fill.words)
+            filled = (k for k, (_, step) in enumerate(carried.transfers) if any(r in registers for r in step.general))
+            return max(filled, default=-1)
+
+        return sorted(fills, key=complete)
+
+    def _late_tag(self, fills: list[Fill]) -> None:
+        """The tag goes to its register ahead of the store, in an island that there is anyway."""
+        line, words = self._line, self._line.words
+        register, at = registers_of(fills)[words.tag], fill_of(fills, words.tag).at
+        self.packet.tag_register = register
+        place = at
+        for k in range(at - 1, -1, -1):
+            island = self._islands[k]
+            if line.touched(k, at) >> register & 1:
+                break
+            kept = island.id is not None or island.transfers or island.cursor or island.stores
+            if kept and register in line.free.at(island.site.index).groups(1):
+                place = k
+                if line.cycles(k, at) >= COMMIT_AFTER:
+                    break
+        self.packet.tag_island = self._islands[place]
 
     def _stores(self, fills: list[Fill]) -> None:
         for fill in fills:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.values import Written
 from xtrace.image import Image
-from xtrace.isa.nvidia.emit import Address, Cursor, Guard, SlotLayout, Store, UniformState
+from xtrace.isa.nvidia.emit import Address, Cursor, Guard, SlotLayout, Store, Transfer, UniformState
 from xtrace.isa.nvidia.prologue import PrologueRegisters
 from xtrace.probe import Site
 from xtrace.sampling import Sampling
@@ -130,11 +130,9 @@ class PlacedSite:
     wait_access: int = 0  # of an access: scoreboards to wait for together with the instruction behind the island
     elect: int | None = None  # predicate elected here
     cursor: Cursor | None = None
-    parks: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, register)
     uniform_moves: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, value)
-    halves: list[tuple[int, int]] = field(default_factory=list)  # (uniform register, one that becomes its high half)
     moves: list[tuple[int, int]] = field(default_factory=list)  # (register, value)
-    fetches: list[tuple[int, int]] = field(default_factory=list)  # (register, uniform register)
+    transfers: list[Transfer] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     predicate: int | None = None  # guards the stores; None: every active lane stores
     scoreboard: int | None = None  # None: nothing is stored in this island
@@ -155,7 +153,7 @@ class PlacedSite:
         out += [n for pair in (self.pair, self.header) if pair is not None for n in (pair, pair + 1)]
         out += [] if self.capture is None else [self.capture]
         out += [] if self.address is None else [self.address.register, self.address.register + 1]
-        return out + [register for register, _ in (*self.moves, *self.fetches)]
+        return out + [r for r, _ in self.moves] + [r for t in self.transfers for r in t.general]
 
     @property
     def writes(self) -> int:
@@ -262,7 +260,9 @@ class Packet:
         """Take out helpers that do nothing."""
         for k in range(len(self.islands) - 1, -1, -1):
             p = self.islands[k]
-            if p.site.kind == "record" or p.elect is not None or p.cursor or p.moves or p.uniform_moves or p.stores:
+            if p.site.kind == "record" or p.elect is not None or p.cursor or p.stores:
+                continue
+            if p.moves or p.uniform_moves or p.transfers:
                 continue
             if p is self.tag_island and not self.preset:
                 continue  # the tag will be moved here

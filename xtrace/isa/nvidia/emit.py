@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import NamedTuple
 
 from . import encode as e
@@ -16,12 +17,14 @@ from .schedule import Island, Scheduler, schedule
 
 __all__ = [
     "Address",
+    "Carry",
     "Cursor",
     "ExitRegisters",
     "Guard",
     "SlotLayout",
     "Step",
     "Store",
+    "Transfer",
     "UniformState",
     "exit_island",
     "packet",
@@ -100,6 +103,38 @@ class Cursor(NamedTuple):
     events: int
 
 
+class Carry(Enum):
+    """Ways of a clock between general registers (R) and uniform ones (UR)."""
+
+    PARK = "R to UR"
+    FETCH = "UR to R"
+    COPY = "R to R"
+    JOIN = "low halves of two R"
+    JOIN_PARKED = "low halves of two UR"
+
+
+class Transfer(NamedTuple):
+    """One instruction that carries clocks on."""
+
+    carry: Carry
+    target: int
+    source: int
+    above: int | None = None  # register whose low half becomes the high one
+    settle: bool = False  # the kernel's next instruction overwrites a source, perhaps before this has read it
+
+    @property
+    def general(self) -> tuple[int, ...]:
+        """General registers that it writes."""
+        return () if self.carry in (Carry.PARK, Carry.JOIN_PARKED) else (self.target,)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """General registers that it reads."""
+        if self.carry in (Carry.FETCH, Carry.JOIN_PARKED):
+            return ()
+        return (self.source,) if self.above is None else (self.source, self.above)
+
+
 class Address(NamedTuple):
     """How an address of 64 bits goes into a register pair. The high half is 0 in a lane that makes no access."""
 
@@ -124,11 +159,9 @@ class Step:
     address: Address | None = None
     elect: int | None = None  # predicate that is true in one lane from here on
     cursor: Cursor | None = None
-    parks: tuple[tuple[int, int], ...] = ()  # (uniform register, register that it is copied from)
     uniform_moves: tuple[tuple[int, int], ...] = ()  # (uniform register, value)
-    halves: tuple[tuple[int, int], ...] = ()  # (uniform register, one whose low half becomes its high half)
     moves: tuple[tuple[int, int], ...] = ()  # (register, value)
-    fetches: tuple[tuple[int, int], ...] = ()  # (register, uniform register that it is copied from)
+    transfers: tuple[Transfer, ...] = ()
     stores: tuple[Store, ...] = ()
     predicate: int | None = None  # of the storing lane; None: every active lane stores the same bytes
     scoreboard: int | None = None  # claimed by the stores
@@ -173,10 +206,8 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
     if step.address is not None and step.address.after:  # what else there is to do fills the time
         ops += _address_ops(step.address)
     ops += [e.umov_imm(register, value) for register, value in step.uniform_moves]
-    ops += [e.upermute(low, low, e.LOW_HALVES, high) for low, high in step.halves]
     ops += [e.mov_imm(register, value) for register, value in step.moves]
-    ops += [e.mov_uniform(register, uniform) for register, uniform in step.fetches]
-    ops += [e.r2ur(uniform, register) for uniform, register in step.parks]
+    ops += [_transfer(transfer) for transfer in step.transfers]
     for s in step.stores:
         if s.fill is not None:
             ops.append(e.mov_imm(s.data, s.fill))
@@ -190,6 +221,20 @@ def _step_ops(state: UniformState, slot: SlotLayout, step: Step) -> list[Op]:
         if k is not None:
             ops[k] = ops[k].waiting(1 << scoreboard)
     return ops
+
+
+def _transfer(t: Transfer) -> Op:
+    match t.carry:
+        case Carry.PARK:
+            return e.r2ur(t.target, t.source)
+        case Carry.FETCH:
+            return e.mov_uniform(t.target, t.source)
+        case Carry.COPY:
+            return replace(e.mov(t.target, t.source), settle=t.settle)
+    assert t.above is not None
+    if t.carry is Carry.JOIN_PARKED:
+        return e.upermute(t.target, t.source, e.LOW_HALVES, t.above)
+    return replace(e.permute(t.target, t.source, e.LOW_HALVES, t.above), settle=t.settle)
 
 
 def _address_of_packet(state: UniformState, slot: SlotLayout) -> list[Op]:

@@ -176,8 +176,13 @@ def uimad_wide_imm(d: int, a: int, imm: int, c: int, patch: str | None = None) -
 LOW_HALVES = 0x5410  # selector: the low 16 bits of both sources, those of the second above
 
 
-def upermute(d: int, a: int, selector: int, c: int) -> Op:
+def permute(d: int, a: int, selector: int, c: int) -> Op:
     """Bytes of d, from the lowest: nibble k of ``selector`` chooses among the bytes of a (0 to 3) and c (4 to 7)."""
+    return Op(_word(0x7816 | d << 16 | a << 24 | selector << 32, c), Unit.ALU, r(a) | r(c), r(d))
+
+
+def upermute(d: int, a: int, selector: int, c: int) -> Op:
+    """The same in uniform registers."""
     word = _word(0x7896 | d << 16 | a << 24 | selector << 32, 0x08000000 | c)
     return Op(word, Unit.UNIFORM, ur(a) | ur(c), ur(d))
 
