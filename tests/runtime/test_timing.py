@@ -54,6 +54,40 @@ def test_what_l2_was_asked_to_keep_is_released_before_every_flush() -> None:
     assert device.released == 2
 
 
+def test_a_launch_that_is_not_timed_keeps_the_device_busy_before_every_block() -> None:
+    """Else the first sample of a block contains the host's time to enqueue it: up to 20 % of a library call's."""
+    busy = {"until": 0.0, "first": 0}
+
+    def kernel(device: SimulatedDevice, image: bytes, config: LaunchConfig, packed: object) -> float:
+        idle = device.reached_ns >= busy["until"]  # nothing has run since the host waited
+        busy["until"], busy["first"] = device.now_ns, busy["first"] + idle
+        return 150_000.0 if idle else 100_000.0
+
+    device = SimulatedDevice({KERNEL: kernel})
+    result = _run(device, PairedOptions(blocks=4, control_blocks=2))
+    assert busy["first"] > 6
+    assert {ns for block in result.blocks for ns in block["ns"]} == {100_000.0}
+    assert {late for block in result.blocks for late in block["late"]} == {False}
+    assert result.late == 0
+
+
+def test_a_sample_that_came_late_is_said_to_be() -> None:
+    """The host was so slow that the device had caught up: here it waits in the middle of a launch."""
+    counted = {"launches": 0}
+
+    def kernel(device: SimulatedDevice, image: bytes, config: LaunchConfig, packed: object) -> float:
+        counted["launches"] += 1
+        if counted["launches"] % 7 == 0:
+            device.synchronize()
+        return 100_000.0
+
+    result = _run(SimulatedDevice({KERNEL: kernel}), PairedOptions(blocks=20, control_blocks=8))
+    late = sum(sum(block["late"]) for block in result.blocks)
+    assert late == result.late
+    assert 0 < late < 4 * len(result.blocks)
+    assert all(len(block["late"]) == 4 for block in result.blocks)
+
+
 def test_the_flush_is_not_part_of_the_time() -> None:
     result = _run(SimulatedDevice({KERNEL: toy_kernel(duration=70_000)}), PairedOptions(blocks=2, control_blocks=0))
     assert result.blocks[0]["ns"] == [70_000.0] * 4

@@ -24,6 +24,13 @@ def test_linear_drift_cancels() -> None:
     assert log_ratio([100 * f for f in drift], "ABBA") == pytest.approx(0, abs=1e-15)
 
 
+def test_launches_left_out_at_the_start_do_not_count() -> None:
+    assert log_ratio([500, 102, 102, 100], "ABBA", 1) == pytest.approx(math.log(1.02))
+    assert log_ratio([500, 100, 100, 102], "BAAB", 1) == pytest.approx(math.log(1.02))
+    with pytest.raises(ValueError, match="nothing to compare"):
+        log_ratio([100, 102, 102, 100], "ABBA", 3)
+
+
 @given(times, st.floats(1e-3, 1e3))
 def test_the_unit_does_not_matter(ns: list[float], scale: float) -> None:
     assert log_ratio([t * scale for t in ns], "ABBA") == pytest.approx(log_ratio(ns, "ABBA"), abs=1e-9)

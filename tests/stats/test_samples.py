@@ -140,6 +140,55 @@ def test_identical_bytes_show_no_overhead() -> None:
     assert summary.overhead.high_percent < 0.1
 
 
+def slow_start(doc: dict[str, Any], by: float) -> dict[str, Any]:
+    """The first sample of each block contains host time; blocks begin with either arm, not equally often."""
+    for n, block in enumerate(doc["blocks"]):
+        if n in (0, 1, 2, 4):
+            a, b = block["ns"][0], block["ns"][1]
+            block["order"], block["ns"] = "BAAB", [b, a, a, b]
+        block["ns"][0] *= by
+    return doc
+
+
+@pytest.mark.parametrize("by", [1.0, 1.2])
+def test_where_samples_were_late_no_first_sample_of_a_block_counts(by: float) -> None:
+    """Documents of before the device was kept busy say only how many were; it can only be the first of a block."""
+    documents = [slow_start(document(p), by) for p in range(3)]
+    for doc in documents:
+        doc["checks"]["late_samples"] = 5
+    summary = summarise(group(documents)[0])
+    assert summary.overhead is not None
+    assert summary.control is not None
+    assert summary.overhead.theta == pytest.approx(math.log(1.01), abs=2e-4)
+    assert summary.control.theta == pytest.approx(0, abs=2e-4)
+    assert (summary.trimmed, summary.voided) == (3, 0)
+    assert summary.median_b_ns / summary.median_a_ns == pytest.approx(1.01, abs=1e-3)
+
+
+def test_where_none_was_late_every_sample_counts() -> None:
+    documents = [slow_start(document(p), 1.2) for p in range(3)]
+    for doc in documents:
+        doc["checks"]["late_samples"] = 0
+    summary = summarise(group(documents)[0])
+    assert summary.trimmed == 0
+    assert summary.overhead is not None
+    assert abs(summary.overhead.theta - math.log(1.01)) > 0.02
+
+
+def test_blocks_that_say_which_of_their_samples_were_late_are_voided_for_it() -> None:
+    documents = [document(p) for p in range(3)]
+    for doc in documents:
+        doc["checks"]["late_samples"] = 1
+        for n, block in enumerate(doc["blocks"]):
+            block["late"] = [False, False, n == 0, False]
+            if n == 0:
+                block["ns"][2] *= 1.5
+    summary = summarise(group(documents)[0])
+    assert (summary.trimmed, summary.voided, summary.blocks) == (0, 3, 24)
+    assert summary.overhead is not None
+    assert summary.overhead.theta == pytest.approx(math.log(1.01), abs=2e-4)
+
+
 def test_no_block_left_is_said_not_zero() -> None:
     doc = copy.deepcopy(document())
     doc["blocks"] = []

@@ -202,7 +202,9 @@ def measure_workload(
             "machine": machine_facts(state, device.machine(), args.clocks),
             "seconds": {"checks": round(checked - started, 1), "timing": round(time.monotonic() - checked, 1)},
             "arms": notes,
-            "blocks": [{k: b[k] for k in ("kind", "order", "ns", "sm_clock_mhz", "throttle")} for b in result.blocks],
+            "blocks": [
+                {k: b[k] for k in ("kind", "order", "ns", "late", "sm_clock_mhz", "throttle")} for b in result.blocks
+            ],
         }
 
 

@@ -19,7 +19,8 @@ from workflow.scripts.ablation_images import ARMS, STEPS
 from workflow.scripts.common import read_json, run, write_table
 from workflow.scripts.values import rounded
 from xtrace.errors import BadInput
-from xtrace.stats import compare, hodges_lehmann, log_ratio
+from xtrace.stats import compare, hodges_lehmann
+from xtrace.stats.samples import block_ratio, leading
 
 __all__ = ["COLUMNS", "SCHEMA", "rows", "text"]
 
@@ -68,8 +69,11 @@ def rows(document: Mapping[str, Any] | None, workloads: Sequence[str]) -> list[d
 def _thetas(measured: Mapping[str, Any]) -> dict[str, list[float]]:
     """Log ratios of the blocks of one process, by image."""
     found: dict[str, list[float]] = {}
-    for block in measured.get("blocks", ()):
-        found.setdefault(block["kind"], []).append(log_ratio(block["ns"], block["order"]))
+    blocks = measured.get("blocks", ())
+    skip = leading(int(measured.get("late_samples") or 0), blocks)
+    for block in blocks:
+        if not any(block.get("late") or ()):
+            found.setdefault(block["kind"], []).append(block_ratio(block, skip))
     return found
 
 

@@ -36,7 +36,7 @@ from xtrace.runtime.device import Device, MachineState, open_device
 from xtrace.runtime.lock import gpu_lock
 from xtrace.runtime.replicate import machine_facts
 from xtrace.runtime.timing import PairedOptions
-from xtrace.stats import log_ratio
+from xtrace.stats.samples import block_ratio, leading
 
 WORKLOADS = ("rmsnorm_triton", "fa_fwd_hd128_causal_triton", "gemm_bf16_triton")
 FORMULA = "half = t(0.975, S-1) sqrt((placement^2 + (pi/3) block^2 / n) / S); least S (startup + n block_seconds)"
@@ -134,7 +134,8 @@ def combine(parts: Sequence[dict[str, Any]], target: float, least_processes: int
     ratios: dict[str, list[list[float]]] = {}
     for part in parts:
         for workload, found in part["controls"].items():
-            values = [log_ratio(b["ns"], b["order"]) for b in found["blocks"]]
+            skip = leading(int(found.get("late") or 0), found["blocks"])
+            values = [block_ratio(b, skip) for b in found["blocks"]]
             ratios.setdefault(workload, []).append(values)
     gaps = [g for part in parts for g in part["event_gaps_ns"]]
     step, empty = calibrate.event_step(gaps), statistics.median(gaps)

@@ -34,7 +34,8 @@ from xtrace.runtime.lock import gpu_lock
 from xtrace.runtime.timing import PairedOptions, run_paired
 from xtrace.splice import Options, apply, plan
 from xtrace.splice.model import LAYOUTS
-from xtrace.stats import hodges_lehmann, log_ratio, percent
+from xtrace.stats import hodges_lehmann, percent
+from xtrace.stats.samples import block_ratio, voided
 
 SCHEMA = "xtrace/layouts/1"
 PROBES = ("pp", "sche")
@@ -98,7 +99,7 @@ def one(args: argparse.Namespace, device: Any, case: Any, name: str, rng: random
             raise BadInput("XT7436", f"{name}: outputs differ from the original's", where=case.workload)
         options = PairedOptions(blocks=args.blocks, control_blocks=0, warm_up_s=1.0)
         result = run_paired(device, case.original, case.again, traced.arm, rng, options)
-        return [log_ratio(b["ns"], b["order"]) for b in result.blocks if b["kind"] == "AB"]
+        return [block_ratio(b) for b in result.blocks if b["kind"] == "AB" and not voided(b)]
     finally:
         traced.close()
 

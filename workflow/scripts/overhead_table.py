@@ -50,7 +50,9 @@ def row(summary: CellSummary, source: str) -> dict[str, Any]:
     out["interval"] = first.get("interval", "")
     out["original_ns"], out["traced_ns"] = rounded(summary.median_a_ns), rounded(summary.median_b_ns)
     if (overhead := summary.overhead) is not None:
-        out |= {"processes": overhead.processes, "blocks": overhead.blocks, "note": overhead.note}
+        late = f"late samples: the first of each block left out in {summary.trimmed} of {overhead.processes} processes"
+        note = "; ".join(filter(None, (overhead.note, late if summary.trimmed else "")))
+        out |= {"processes": overhead.processes, "blocks": overhead.blocks, "note": note}
         out |= _interval(overhead, "overhead_percent", "low_percent", "high_percent")
         out["exact_low_percent"] = _percent(overhead.exact.low)
         out["exact_high_percent"] = _percent(overhead.exact.high)

@@ -15,7 +15,7 @@ from workflow.scripts import gpu_files
 from workflow.scripts.common import write_json
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import XtraceError
-from xtrace.stats import paired
+from xtrace.stats.samples import block_ratio, leading
 
 __all__ = ["command_line", "error_file", "supervise"]
 
@@ -141,9 +141,10 @@ def _overview(out: Path) -> None:
         d = gpu_files.read_json(path)
         cell = f"{d['cell']['workload']}:{d['cell']['tracer']}:{d['cell']['probes']}"
         kinds = ratios.setdefault(cell, {"AB": [], "AA": [], "AP": [], "AO": [], "A": []})
+        skip = leading(int(d["checks"].get("late_samples") or 0), d["blocks"])
         for block in d["blocks"]:
-            kinds[block["kind"]].append(paired.log_ratio(block["ns"], block["order"]))
-            each = zip(block["ns"], block["order"], strict=True)
+            kinds[block["kind"]].append(block_ratio(block, skip))
+            each = zip(block["ns"][skip:], block["order"][skip:], strict=True)
             kinds["A"] += [ns / d["launches_per_sample"] / 1000 for ns, letter in each if letter == "A"]
         checks = d["checks"]
         wrong = [k for k in ("bit_identical", "monotonic", "guards_intact") if checks.get(k) is False]

@@ -15,8 +15,8 @@ from typing import Any
 from workflow.scripts.common import read_json
 from workflow.scripts.values import rounded
 from xtrace.errors import BadInput, XtraceError
-from xtrace.stats import Cell, CellSummary, group, hodges_lehmann, log_ratio, percent, summarise
-from xtrace.stats.samples import CELL_KEYS, voided
+from xtrace.stats import Cell, CellSummary, group, hodges_lehmann, percent, summarise
+from xtrace.stats.samples import CELL_KEYS, block_ratio, leading, voided
 
 __all__ = ["BLOCKS", "CELL", "REPLICATES", "Gap", "Samples", "block_rows", "dose", "read_samples", "replicate_rows"]
 
@@ -101,9 +101,10 @@ def block_rows(cell: Cell) -> list[dict[str, Any]]:
     """
     out = []
     for document in cell.documents:
+        skip = leading(int((document.get("checks") or {}).get("late_samples") or 0), document["blocks"])
         for index, block in enumerate(document["blocks"]):
             try:
-                value = 100 * log_ratio(block["ns"], block["order"])
+                value = 100 * block_ratio(block, skip)
                 row = {"block": index, "kind": block["kind"], "order": block["order"], "voided": bool(voided(block))}
             except (KeyError, TypeError, ValueError) as error:
                 where = f"{' / '.join(cell.key)}, process {document['process']}, block {index}"

@@ -118,7 +118,8 @@ class SimulatedEvent:
         self.time_ns = self._device.now_ns
 
     def done(self) -> bool:
-        return self.time_ns is not None
+        """As if the device were always behind the host: it gets to an event when the host waits for it."""
+        return self.time_ns is not None and self.time_ns <= self._device.reached_ns
 
 
 @dataclass
@@ -166,6 +167,7 @@ class SimulatedDevice:
     launches: list[tuple[str, bytes, LaunchConfig]] = field(default_factory=list)
     unloads: int = 0
     released: int = 0  # times that L2 let go of what it keeps
+    reached_ns: float = -1.0  # where the device was when the host last waited for it
     _memory: dict[int, bytearray] = field(default_factory=dict)
     _next: int = 0x7F0000000200
     _reads: int = 0
@@ -229,6 +231,7 @@ class SimulatedDevice:
             raise XtraceError("XT5007", f"the device did not finish within {timeout_s:.0f} s", where=self.info.name)
         if self.failed:
             raise driver_error(self.failed, "CUDA_ERROR_SIMULATED", "waiting for the device")
+        self.reached_ns = self.now_ns
 
     def telemetry(self) -> Telemetry:
         self._reads += 1

@@ -110,16 +110,23 @@ class Sampler:
         self._next = 0
         self.late = 0
 
-    def enqueue(self, slot: int, arm: Arm) -> None:
+    def prime(self, arm: Arm) -> None:
+        """A launch that is not timed: it keeps the device busy while the host enqueues the first sample."""
+        self._flusher.run()
+        arm.launch(self._next)
+
+    def enqueue(self, slot: int, arm: Arm) -> bool:
+        """One sample; whether its launch came late, when the flush was over and the device waited for the host."""
         start, end = self._events[slot]
         self._flusher.run()
         start.record()
         arm.launch(self._next)
-        late = start.done()  # the flush is over and the device waited for us: the sample contains host time
+        late = start.done()  # then the sample contains host time
         for i in range(1, self.group):
             arm.launch(self._next + i)
         end.record()
         self.late += int(late)
+        return late
 
     def collect(self, timeout_s: float) -> list[float]:
         self._device.synchronize(timeout_s)
@@ -129,14 +136,19 @@ class Sampler:
 
 def _block(
     device: Device, sampler: Sampler, arms: Mapping[str, Arm], order: str, timeout_s: float
-) -> tuple[list[float], list[Telemetry]]:
-    """One block of four samples, enqueued without waiting, so that the device stays busy inside it."""
-    readings = []
+) -> tuple[list[float], list[bool], list[Telemetry]]:
+    """One block of four samples, enqueued without waiting, so that the device stays busy inside it.
+
+    Before the first one the device has stood idle: without a launch ahead of it that sample was up to 20 % longer than
+    the others (FlashAttention-3 called from Python) and at least 0.2 % on every kernel, its clock having dropped.
+    """
+    readings, late = [], []
+    sampler.prime(arms[order[0]])
     for slot, letter in enumerate(order):
-        sampler.enqueue(slot, arms[letter])
+        late.append(sampler.enqueue(slot, arms[letter]))
         if slot in (1, 3):  # while the device works (an idle clock says nothing) and symmetric in both orders
             readings.append(device.telemetry())
-    return sampler.collect(timeout_s), readings
+    return sampler.collect(timeout_s), late, readings
 
 
 def warm_up(device: Device, sampler: Any, arms: Sequence[Arm], options: PairedOptions) -> tuple[int, bool]:
@@ -238,9 +250,9 @@ def run_arms(
         before = device.telemetry()
         for kind in kinds:
             order = rng.choice(ORDERS)
-            ns, readings = _block(device, sampler, {"A": original, "B": second[kind]}, order, options.timeout_s)
+            ns, late, readings = _block(device, sampler, {"A": original, "B": second[kind]}, order, options.timeout_s)
             after = device.telemetry()
-            result.blocks.append(_describe(kind, order, ns, readings, before, after))
+            result.blocks.append(_describe(kind, order, ns, late, readings, before, after))
             before = after  # nothing runs between two blocks
         result.late = sampler.late
         return result
@@ -249,12 +261,19 @@ def run_arms(
 
 
 def _describe(
-    kind: str, order: str, ns: list[float], readings: list[Telemetry], before: Telemetry, after: Telemetry
+    kind: str,
+    order: str,
+    ns: list[float],
+    late: list[bool],
+    readings: list[Telemetry],
+    before: Telemetry,
+    after: Telemetry,
 ) -> dict[str, Any]:
     return {
         "kind": kind,
         "order": order,
         "ns": [round(t, 1) for t in ns],
+        "late": late,
         "sm_clock_mhz": [r.sm_clock_mhz for r in readings],
         "temperature_c": readings[-1].temperature_c,
         "power_w": readings[-1].power_w,

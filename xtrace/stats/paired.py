@@ -22,7 +22,7 @@ from xtrace.stats.intervals import (
 __all__ = ["Comparison", "compare", "log_ratio", "percent"]
 
 
-def log_ratio(ns: Sequence[float], order: str) -> float:
+def log_ratio(ns: Sequence[float], order: str, skip: int = 0) -> float:
     """``ln(B/A)`` of one block: mean log of its B launches minus mean log of its A launches.
 
     Parameters
@@ -31,11 +31,13 @@ def log_ratio(ns: Sequence[float], order: str) -> float:
         Launch times in launch order, any unit.
     order
         One letter a launch, as many ``A`` as ``B``, e.g. ``"ABBA"``: symmetric orders cancel linear drift.
+    skip
+        Launches at the start that do not count. Then drift cancels over blocks of both orders, not within one.
 
     Raises
     ------
     ValueError
-        Lengths differ, letters are unbalanced, or a time is not a positive finite number.
+        Lengths differ, letters are unbalanced, none of one letter is left, or a time is not a positive finite number.
     """
     if len(ns) != len(order) or not order:
         raise ValueError(f"a block of order {order!r} needs {len(order)} times, not {len(ns)}")
@@ -43,8 +45,12 @@ def log_ratio(ns: Sequence[float], order: str) -> float:
         raise ValueError(f"the order {order!r} is not a balanced word of A and B")
     if not all(math.isfinite(t) and t > 0 for t in ns):
         raise ValueError("a launch time is not a positive finite number")
-    total = sum(math.log(t) * (1 if letter == "B" else -1) for t, letter in zip(ns, order, strict=True))
-    return total * 2 / len(order)
+    logs: dict[str, list[float]] = {"A": [], "B": []}
+    for t, letter in zip(ns[skip:], order[skip:], strict=True):
+        logs[letter].append(math.log(t))
+    if not logs["A"] or not logs["B"]:
+        raise ValueError(f"{skip} launches left out of {order!r} leave nothing to compare")
+    return math.fsum(logs["B"]) / len(logs["B"]) - math.fsum(logs["A"]) / len(logs["A"])
 
 
 def percent(theta: float) -> float:

@@ -4,8 +4,12 @@ Kinds of blocks, every one the original (``A``) against something else (``B``): 
 original bytes loaded a second time, ``AP`` the padded kernel (probes' room, but nothing in it), ``AO`` the kernel as an
 older version traced it. All kinds are interleaved in the same process.
 
-A block is never deleted for its times. It is voided only for facts about the machine that the harness recorded with it:
-the throttle reason changed, or the SM clock moved by more than 1 % inside the block. Voided blocks are counted.
+A block is never deleted for its times. It is voided only for facts that the harness recorded with it: the throttle
+reason changed, the SM clock moved by more than 1 % inside the block, or a launch reached the device *late*, when the
+device stood idle already, so that its sample contains time of the host. Voided blocks are counted.
+
+Older documents only say how many samples were late. Then it is the first of a block, as the device has nothing to do
+between blocks (there never are more late samples than blocks), and no first sample of such a document counts.
 """
 
 from __future__ import annotations
@@ -27,8 +31,10 @@ __all__ = [
     "SCHEMA",
     "Cell",
     "CellSummary",
+    "block_ratio",
     "broken_promises",
     "group",
+    "leading",
     "summarise",
     "voided",
 ]
@@ -66,6 +72,7 @@ class CellSummary:
     checks: Mapping[str, Any]
     problems: tuple[str, ...] = field(default=())
     blocks: int = 0  # all of them, voided ones too
+    trimmed: int = 0  # processes in which no first sample of a block counts
     pad: Comparison | None = None
     old: Comparison | None = None
     change: Comparison | None = None  # ln(traced / older version), over processes that ran both
@@ -110,11 +117,24 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def voided(block: Mapping[str, Any]) -> bool:
-    """Whether recorded machine facts disqualify a block. Times are not looked at.
+def leading(late: int, blocks: Sequence[Mapping[str, Any]]) -> int:
+    """Samples at the start of every block that do not count, where ``late`` samples of them all were."""
+    return int(late > 0 and not any("late" in block for block in blocks))
 
-    ``sm_clock_mhz`` and ``throttle`` may be one value (read once) or a list of readings around the block.
+
+def block_ratio(block: Mapping[str, Any], skip: int = 0) -> float:
+    """``ln(B/A)`` of a block without its first ``skip`` samples. Raises KeyError, TypeError or ValueError."""
+    return log_ratio(block["ns"], block["order"], skip)
+
+
+def voided(block: Mapping[str, Any]) -> bool:
+    """Whether recorded facts disqualify a block. Times are not looked at.
+
+    ``sm_clock_mhz`` and ``throttle`` may be one value (read once) or a list of readings around the block; ``late`` has
+    one truth value for each sample.
     """
+    if any(block.get("late") or ()):
+        return True
     clocks = block.get("sm_clock_mhz")
     if isinstance(clocks, list | tuple):
         readings = [float(c) for c in clocks if c]
@@ -128,22 +148,24 @@ def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) 
     """Estimate overhead and control of a cell and collect everything that makes it doubtful."""
     ratios: dict[str, dict[int, list[float]]] = {kind: {} for kind in KINDS}  # kind -> process -> block log ratios
     times: dict[str, list[float]] = {"A": [], "B": []}
-    total = void = 0
+    total = void = trimmed = 0
     for document in cell.documents:
         per_launch = 1 / max(int(document.get("launches_per_sample", 1)), 1)
         process = int(document["process"])
+        skip = leading(int((document.get("checks") or {}).get("late_samples") or 0), document["blocks"])
+        trimmed += skip
         for block in document["blocks"]:
             total += 1
             if voided(block):
                 void += 1
                 continue
             try:
-                ratios[block["kind"]].setdefault(process, []).append(log_ratio(block["ns"], block["order"]))
+                ratios[block["kind"]].setdefault(process, []).append(block_ratio(block, skip))
             except (KeyError, TypeError, ValueError) as error:
                 where = f"{' / '.join(cell.key)}, process {process}"
                 raise BadInput("XT7202", f"bad block: {error}", where=where) from error
             if block["kind"] == "AB":
-                for ns, letter in zip(block["ns"], block["order"], strict=True):
+                for ns, letter in zip(block["ns"][skip:], block["order"][skip:], strict=True):
                     times[letter].append(ns * per_launch)
     arms = {kind: compare(list(found.values()), alpha) if found else None for kind, found in ratios.items()}
     test = equivalence(control.thetas, margin) if (control := arms["AA"]) else None
@@ -159,6 +181,7 @@ def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) 
         checks=checks,
         problems=tuple(_problems(arms["AB"], control, test, void, total, checks)),
         blocks=total,
+        trimmed=trimmed,
         pad=arms["AP"],
         old=arms["AO"],
         change=_change(ratios["AB"], ratios["AO"], alpha),
