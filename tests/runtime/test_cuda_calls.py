@@ -85,6 +85,7 @@ def test_every_call_arrives_as_meant(driver: Path) -> None:
         ({"FAKECUDA_COUNT": "0"}, "XT5002"),
         ({"FAKECUDA_FAIL": "cuInit=100"}, "XT5002"),
         ({"FAKECUDA_FAIL": "cuMemAlloc=2"}, "XT5004"),
+        ({"FAKECUDA_FAIL": "cuCtxResetPersistingL2Cache=719"}, "XT5006"),
         ({"FAKECUDA_FAIL": "cuModuleLoadData=209"}, "XT5003"),
         ({"FAKECUDA_FAIL": "cuLaunchKernel=701"}, "XT5005"),
         ({"FAKECUDA_FAIL": "cuStreamQuery=719"}, "XT5006"),
@@ -99,6 +100,11 @@ def test_driver_failures_become_typed_errors(driver: Path, settings: dict, code:
     )
     done = _run(driver, program, **settings)
     assert done.stdout.splitlines()[-1:] == [code], done.stderr
+
+
+def test_a_device_that_cannot_keep_lines_in_l2_has_none_to_release(driver: Path) -> None:
+    done = _run(driver, PROGRAM, FAKECUDA_FAIL="cuCtxResetPersistingL2Cache=801")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_machine_without_driver_is_told_so() -> None:

@@ -198,7 +198,9 @@ class CudaDevice:
             _check(cu.cuMemsetD8Async(cu.CUdeviceptr(address), byte, size, _STREAM), "filling device memory")
 
     def release_l2(self) -> None:
-        _check(cu.cuCtxResetPersistingL2Cache(), "releasing lines of the L2 cache")
+        result = cu.cuCtxResetPersistingL2Cache()
+        if result[0] != cu.CUresult.CUDA_ERROR_NOT_SUPPORTED:  # a device that cannot keep lines has none to release
+            _check(result, "releasing lines of the L2 cache")
 
     def upload(self, address: int, data: bytes | bytearray | memoryview) -> None:
         host = np.frombuffer(data, dtype=np.uint8)
