@@ -13,16 +13,14 @@ from xtrace.isa.nvidia.decide import Decision
 from xtrace.isa.nvidia.emit import (
     Carry,
     Cursor,
-    ExitRegisters,
-    Guard,
     SlotLayout,
     Step,
     Store,
     Transfer,
     UniformState,
-    exit_island,
     packet,
 )
+from xtrace.isa.nvidia.exits import ExitRegisters, Guard, exit_island
 from xtrace.isa.nvidia.prologue import PrologueRegisters, head, prologue, rest
 from xtrace.isa.nvidia.schedule import Island
 

@@ -14,13 +14,12 @@ from xtrace.image import CodeEdit, parse, rewrite
 from xtrace.isa.nvidia import encode
 from xtrace.isa.nvidia.decide import COPY
 from xtrace.isa.nvidia.emit import (
-    ExitRegisters,
     SlotLayout,
     Step,
-    exit_island,
     packet,
     wait_island,
 )
+from xtrace.isa.nvidia.exits import ExitRegisters, exit_island
 from xtrace.isa.nvidia.prologue import PrologueRegisters, head, prologue, rest
 from xtrace.isa.nvidia.schedule import Island
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xtrace.analysis import KernelAnalysis
-from xtrace.isa.nvidia.emit import Guard, UniformState
+from xtrace.isa.nvidia.emit import UniformState
+from xtrace.isa.nvidia.exits import Guard
 from xtrace.probe import Site
 
 from .accesses import latency

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from xtrace.analysis import KernelAnalysis
 from xtrace.analysis.values import Written
 from xtrace.image import Image
-from xtrace.isa.nvidia.emit import Address, Cursor, Guard, SlotLayout, Store, Transfer, UniformState
+from xtrace.isa.nvidia.emit import Address, Cursor, SlotLayout, Store, Transfer, UniformState
+from xtrace.isa.nvidia.exits import Guard
 from xtrace.isa.nvidia.prologue import PrologueRegisters
 from xtrace.probe import Site
 from xtrace.sampling import Sampling

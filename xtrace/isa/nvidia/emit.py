@@ -1,4 +1,4 @@
-"""Probe code for sm_90: packet and exit islands as scheduled words. The prologue has its own module.
+"""Probe code for sm_90: packet islands as scheduled words. Prologue and exits have modules of their own.
 
 The code is written as straight-line :class:`Op` lists; :mod:`.schedule` turns them into words with stall
 counts and scoreboard waits that satisfy every dependence inside the probe code.
@@ -19,14 +19,11 @@ __all__ = [
     "Address",
     "Carry",
     "Cursor",
-    "ExitRegisters",
-    "Guard",
     "SlotLayout",
     "Step",
     "Store",
     "Transfer",
     "UniformState",
-    "exit_island",
     "packet",
     "wait_island",
 ]
@@ -67,24 +64,6 @@ class SlotLayout:
 
 HEADER_BYTES = 32
 SMID_BITS = 8
-
-
-class Guard(NamedTuple):
-    """What an exit depends on."""
-
-    predicate: int
-    negated: bool
-    after: int  # cycles behind the start of the island until it has arrived
-
-
-@dataclass(frozen=True, slots=True)
-class ExitRegisters:
-    quads: tuple[int, ...]  # two or one, 4-aligned; none: the pair is used for every store, one after the other
-    pair: int | None
-    predicate: int | None  # None: every active lane stores the same bytes
-    scoreboard: int
-    address: int | None = None  # even; pair for the header's address, where a descriptor goes with it
-    guard: Guard | None = None  # of an exit that lanes may pass
 
 
 class Store(NamedTuple):
@@ -269,62 +248,3 @@ def _address_ops(address: Address) -> list[Op]:
         ops.append(e.select_or_zero(low + 1, source, predicate, negated=negated))
     ops[0] = replace(ops[0], wait=address.wait, after=address.after)
     return [replace(op, settle=True) for op in ops] if address.settle else ops
-
-
-def exit_island(
-    state: UniformState, regs: ExitRegisters, exit_pc: int, *, wait_first: int, wait_last: bool, emits: bool = True
-) -> Island:
-    """Exit island: the warp's header, 32 bytes written at once.
-
-    ``wait_last`` where some lanes go on: of them none writes the header, and if all do nobody does. ``emits``: whether
-    the kernel has packets, and so an offset.
-    """
-    sr, guard, sb = SpecialRegister, regs.guard, regs.scoreboard
-    described = None if state.descriptor is None or regs.address is None else (regs.address, state.descriptor)
-
-    def store(at: int, data: int, words: int) -> Op:
-        if described is None:
-            op = e.store(state.header, at, data, words, sb)
-        else:
-            op = e.store_described(*described, at, data, words, sb)
-        if regs.predicate is not None:
-            return op.guarded(regs.predicate)
-        if guard is not None:
-            return replace(op.guarded(guard.predicate, negated=guard.negated), after=guard.after)
-        return op
-
-    def fill(d: int, at: int) -> list[Op]:
-        """Eight bytes of the header into a register pair."""
-        match at:
-            case 0:
-                return [e.mov_uniform(d, state.timer), e.mov_uniform(d + 1, state.clock)]
-            case 8:
-                return [e.mov_uniform(d, state.smid), e.mov_imm(d + 1, exit_pc)]
-            case 16:
-                return [e.cs2r64(d, sr.GLOBALTIMER_LO)]
-        emitted = e.mov_uniform(d + 1, state.offset) if emits else e.mov_imm(d + 1, 0)
-        return [e.cs2r32(d, sr.CLOCK_LO), emitted]
-
-    rest = list(regs.quads)
-    where = [] if described is None else [e.mov_uniform(described[0] + k, state.header + k) for k in range(2)]
-    ops: list[Op] = []
-    if regs.predicate is not None:
-        elected = e.elect(regs.predicate)
-        if guard is not None:
-            elected = replace(e.elect(regs.predicate, guard.predicate, negated=guard.negated), after=guard.after)
-        ops.append(elected)
-    if rest:
-        quads = [rest[-1], rest[0]]  # the exit times first
-        for quad, at in zip(quads, (16, 0), strict=True):
-            ops += [*fill(quad, at), *fill(quad + 2, at + 8), *(where if at == 16 else [])]
-            if len(rest) == 1:
-                ops.append(store(at, quad, 4))
-        if len(rest) == 2:
-            ops += [store(at, quad, 4) for quad, at in zip(quads, (16, 0), strict=True)]
-    elif regs.pair is not None:
-        for at in (16, 24, 0, 8):
-            ops += [*fill(regs.pair, at), *(where if at == 16 else []), store(at, regs.pair, 2)]
-    if wait_last:
-        ops.append(e.nop().waiting(1 << sb))
-    ops[0] = ops[0].waiting(wait_first)
-    return schedule(ops)
