@@ -11,7 +11,7 @@ from xtrace.fidelity import compare
 from xtrace.image import Image, parse
 from xtrace.isa import for_arch
 from xtrace.splice import SpliceResult
-from xtrace.splice.pad import inserted_words, pad
+from xtrace.splice.pad import Padding, inserted_words, pad
 
 IMAGES = ("spin", "triton_softmax", "many_registers", "brx_table")
 
@@ -45,9 +45,39 @@ def test_only_inserted_words_differ_and_they_are_nops_that_wait_for_nothing(spli
             assert ins.control.read_sb is None
 
 
-def test_the_kernel_is_whole_in_the_pad_image(spliced) -> None:
+def test_nops_may_take_as_long_as_what_they_stand_for_and_stand_for_stores_alone(spliced) -> None:
+    _, traced = spliced
+    isa = for_arch("sm_90a")
+    images = {p: parse(pad(traced.data, traced.map, padding=p).data, p.name) for p in Padding}
+    before = parse(traced.data, "traced")
+    stored = 0
+    for kernel in before.kernels:
+        decoded = {p: isa.decode(image.kernel(kernel.name).text) for p, image in images.items()}
+        mine = {(at - kernel.offset) // 16 for name, at in inserted_words(before, traced.map) if name == kernel.name}
+        for ins in isa.decode(kernel.text):
+            words = {p: code[ins.index] for p, code in decoded.items()}
+            if ins.index not in mine:
+                assert {w.word for w in words.values()} == {ins.word}
+                continue
+            assert words[Padding.NOPS].control.stall == 1
+            assert words[Padding.STALLS].base == "NOP"
+            assert words[Padding.STALLS].control.stall == ins.control.stall
+            assert words[Padding.STALLS].control.wait_mask == 0
+            left = words[Padding.UNSTORED]
+            if ins.base == "STG":
+                stored += 1
+                assert left.base == "NOP"
+                assert (left.control.stall, left.control.wait_mask) == (ins.control.stall, ins.control.wait_mask)
+                assert left.control.read_sb is None
+            else:
+                assert left.word == ins.word
+    assert stored
+
+
+@pytest.mark.parametrize("padding", Padding)
+def test_the_kernel_is_whole_in_the_pad_image(spliced, padding: Padding) -> None:
     original, traced = spliced
-    padded = pad(traced.data, traced.map)
+    padded = pad(traced.data, traced.map, padding=padding)
     before = {k.name: k.registers for k in parse(traced.data, "traced").kernels}
     image = parse(padded.data, "padded")
     assert {k.name: k.registers for k in image.kernels} == before
@@ -59,8 +89,9 @@ def test_the_kernel_is_whole_in_the_pad_image(spliced) -> None:
         assert promises[name] == "PASS"
 
 
-def test_a_pad_image_traces_nothing(spliced) -> None:
-    padded = pad(spliced[1].data, spliced[1].map)
+@pytest.mark.parametrize("padding", Padding)
+def test_a_pad_image_traces_nothing(spliced, padding: Padding) -> None:
+    padded = pad(spliced[1].data, spliced[1].map, padding=padding)
     assert all(not k["patches"] and not k["sites"] and k["slot"] is None for k in padded.map["kernels"])
 
 

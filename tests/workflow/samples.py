@@ -150,7 +150,7 @@ def ablation_steps(workload: str) -> dict[str, Any]:
     return {"schema": ablation_table.SCHEMA, "images": {workload: {"arms": facts}}, "processes": processes}
 
 
-STEP_FACTORS = (1.05, 1.052, 1.04, 1.03, 1.02, 1.001, 1.002, 1.01, 1.012, 1.0)
+STEP_FACTORS = (1.05, 1.052, 1.04, 1.03, 1.02, 1.001, 1.002, 1.01, 1.012, 1.012, 1.015, 1.0)
 
 
 def costs(records: bool) -> dict[str, Any]:

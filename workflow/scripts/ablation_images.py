@@ -29,7 +29,7 @@ from xtrace.files import write_atomic
 from xtrace.image import parse
 from xtrace.splice import Form, Options, Plan, SpliceResult, apply, plan
 from xtrace.splice.controls import clocks_only, prologue_only
-from xtrace.splice.pad import pad
+from xtrace.splice.pad import Padding, pad
 from xtrace.verify import verify
 
 __all__ = ["ARMS", "SCHEMA", "STEPS", "Arm", "build", "main"]
@@ -56,6 +56,8 @@ ARMS = (
     Arm("ends", False, "prologue and headers at the exits (probe set sche)"),
     Arm("clocks", False, "prologue, headers, and one clock read for each event; no event is stored"),
     Arm("nops", False, "the scheduled image with a NOP of one cycle for each inserted word"),
+    Arm("stalls", False, "the same with NOPs that take as long as what they stand for"),
+    Arm("unstored", False, "the scheduled image with such NOPs for its stores alone"),
 )
 STEPS = tuple(arm.name for arm in ARMS if arm.step)
 
@@ -77,7 +79,9 @@ def build(workload: str, probes: str, folders: Folders, out: Path, suite: Mappin
         "prologue": lambda: prologue_only(planned()),
         "ends": lambda: apply(planned(spec="sche")),
         "clocks": lambda: clocks_only(planned()),
-        "nops": lambda: _pad(apply(planned())),
+        "nops": lambda: _pad(apply(planned()), Padding.NOPS),
+        "stalls": lambda: _pad(apply(planned()), Padding.STALLS),
+        "unstored": lambda: _pad(apply(planned()), Padding.UNSTORED),
     }
     folder = out / workload
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,8 +113,8 @@ def _traced(planned: Callable[[Form], Plan], form: Form) -> SpliceResult:
     return apply(planned(form))
 
 
-def _pad(traced: SpliceResult) -> SpliceResult:
-    return pad(traced.data, traced.map)
+def _pad(traced: SpliceResult, padding: Padding) -> SpliceResult:
+    return pad(traced.data, traced.map, padding=padding)
 
 
 def _facts(result: SpliceResult, kernel: str, promises: Mapping[str, str]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The pad control: a traced image whose probes are NOPs.
+"""The pad control: a traced image whose probes are NOPs, all of them or only the stores.
 
 It has the size, the addresses and the register count of the traced image, and every kernel word of it, but inserts
 nothing except instructions that do nothing. What it costs is what moving and padding the code costs; an arm of its own
-in a measurement, it tells the effect of the layout from that of the probes (the flag LAYOUT_SHIFT).
+in a measurement, it tells the effect of the layout from that of the probes (the flag LAYOUT_SHIFT). NOPs that take as
+long as what they stand for show what its stalls are worth, and NOPs for the stores alone what memory is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from xtrace.errors import BadInput
@@ -19,11 +21,34 @@ from xtrace.isa.nvidia import control, encode
 
 from .apply import SpliceResult
 
-__all__ = ["inserted_words", "pad"]
+__all__ = ["Padding", "inserted_words", "pad"]
 
 _WORD = 16
 _TRACE_KEYS = ("sites", "patches", "packets", "probe_registers")  # what a map says about a trace
-_NOP = control.replace(encode.nop().word, Control(1, False, None, None, 0, 0))  # one cycle, waits for nothing
+_STG = 0x986  # low twelve bits of a store
+_STORED_KEYS = ("slot", "sites", "patches", "packets")  # what a map says about what is stored
+
+
+class Padding(Enum):
+    """What becomes of an inserted word."""
+
+    NOPS = "a NOP of one cycle that waits for nothing"
+    STALLS = "a NOP that takes as many cycles, and waits for nothing"
+    UNSTORED = "what it is; a store a NOP that takes as many cycles, and waits for the same"
+
+
+def _padded(word: int, padding: Padding) -> int:
+    own = control.decode(word)
+    match padding:
+        case Padding.NOPS:
+            kept = Control(1, False, None, None, 0, 0)
+        case Padding.STALLS:
+            kept = Control(own.stall, own.yields, None, None, 0, 0)
+        case Padding.UNSTORED if word & 0xFFF == _STG:
+            kept = Control(own.stall, own.yields, None, None, own.wait_mask, 0)
+        case _:
+            return word
+    return control.replace(encode.nop().word, kept)
 
 
 def inserted_words(image: Image, trace_map: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -48,23 +73,27 @@ def inserted_words(image: Image, trace_map: Mapping[str, Any]) -> Iterator[tuple
             before += words
 
 
-def pad(traced: bytes, trace_map: Mapping[str, Any], name: str = "traced image") -> SpliceResult:
+def pad(
+    traced: bytes, trace_map: Mapping[str, Any], name: str = "traced image", padding: Padding = Padding.NOPS
+) -> SpliceResult:
     """The pad image of a traced image, and its map: the same islands, but no site, no slot and nothing to patch.
 
     Raises the errors of :func:`inserted_words` and those of :func:`xtrace.image.parse`.
     """
     image = parse(traced, name)
     out = bytearray(traced)
-    nop = _NOP.to_bytes(_WORD, "little")
     for _, at in inserted_words(image, trace_map):
-        out[at : at + _WORD] = nop
+        word = int.from_bytes(traced[at : at + _WORD], "little")
+        out[at : at + _WORD] = _padded(word, padding).to_bytes(_WORD, "little")
     data = bytes(out)
     padded = copy.deepcopy(dict(trace_map))
     padded["output"] = {"sha256": hashlib.sha256(data).hexdigest()}
     padded["probes"] = f"pad of {trace_map.get('probes', '')}"
     for entry in padded["kernels"]:
-        entry |= {"slot": None} | {key: [] for key in _TRACE_KEYS if key in entry}
-        entry.pop("sample", None)  # the branch of the decision is a NOP, too: every warp runs the padded code
+        gone = _STORED_KEYS if padding is Padding.UNSTORED else _TRACE_KEYS
+        entry |= {"slot": None} | {key: [] for key in gone if key in entry and key != "slot"}
+        if padding is not Padding.UNSTORED:
+            entry.pop("sample", None)  # the branch of the decision is a NOP, too: every warp runs the padded code
         for island in entry["islands"]:
             island["kind"] = "pad"
     return SpliceResult(data, padded)
