@@ -5,7 +5,6 @@ The verifier's dry run executes the probes along ways through the kernel and kno
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pandas as pd
@@ -13,6 +12,7 @@ import pytest
 
 from tests import disassembly
 from tests.splice.conftest import image
+from tests.trace.test_accesses import buffer_of
 from xtrace.fidelity import compare
 from xtrace.image import parse
 from xtrace.runtime.patching import kernel_entry
@@ -41,7 +41,7 @@ def runs(spec: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], li
             for s in entry["sites"]
             if s["id"] is not None
         }
-        seen.append((_memory(entry, ring), truth))
+        seen.append((buffer_of(entry, ring), truth))
         return check(ring, smid, end, pc)
 
     disassembly.use(monkeypatch)
@@ -50,14 +50,6 @@ def runs(spec: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], li
     assert verify(loaded.data, traced.data, traced.map).ok
     monkeypatch.setattr(Ring, "wrong", check)
     return traced.map, seen
-
-
-def _memory(entry: dict[str, Any], ring: Ring) -> bytes:
-    slot = bytearray(entry["slot"]["stride"])
-    for at, word in ring.slot.items():
-        struct.pack_into("<I", slot, at, 0xDEADBEEF if word.value is None else word.value)
-    header = struct.pack("<8I", *(ring.header[4 * n] or 0 for n in range(8)))
-    return bytes(slot) + bytes(len(slot)) + header + bytes(32)
 
 
 def events(trace_map: dict[str, Any], memory: bytes) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from tests.verify.fields import get, put
 from tests.verify.mutations import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
@@ -15,15 +16,6 @@ _FORMS = {"R2UR": 0x2CA, "PRMT": 0x816, "MOV": 0x202}  # those that read general
 _PROMISES = ("effects", "liveness", "hazards")
 
 
-def _get(word: int, field: tuple[int, int]) -> int:
-    return word >> field[0] & ((1 << field[1]) - 1)
-
-
-def _set(word: int, field: tuple[int, int], value: int) -> int:
-    mask = (1 << field[1]) - 1
-    return word & ~(mask << field[0]) | (value & mask) << field[0]
-
-
 def _steps(s: Subject) -> list[tuple[int, int, int, tuple[int, int], int]]:
     """(clock read, its site, step that reads the register, field that names it, site of the step)."""
     found = []
@@ -32,7 +24,7 @@ def _steps(s: Subject) -> list[tuple[int, int, int, tuple[int, int], int]]:
         if not i or ins.word & 0xFFF != _FORMS.get(ins.base):
             continue
         for field in _SOURCES[ins.base]:
-            register = _get(ins.word, field)
+            register = get(ins.word, field)
             written = [
                 (n, at) for n, at in s.probes[:k] if at and s.traced[n].writes >> register & 1 and register != 255
             ]
@@ -45,14 +37,14 @@ def overwritten_between(s: Subject, rng: random.Random) -> Mutant | None:
     """A clock that is read in between goes to the register of one that waits there to be carried on."""
     found = []
     for first, _, step, field, _ in _steps(s):
-        register = _get(s.traced[step].word, field)
+        register = get(s.traced[step].word, field)
         clocks = (j for j, i in s.probes if i and first < j < step and s.traced[j].base == "CS2R")
         found += [(j, register) for j in clocks if "SR_CLOCKLO" in s.traced[j].text]
     if not found:
         return None
     j, register = rng.choice(found)
     words = s.words()
-    words[j] = _set(words[j], _DESTINATION, register)
+    words[j] = put(words[j], _DESTINATION, register)
     return s.mutant(words, f"`{s.traced[j].text}` into R{register}, which holds another clock", *_PROMISES)
 
 
@@ -70,8 +62,8 @@ def reused_by_the_kernel(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     first, step, field, register = rng.choice(found)
     words = s.words()
-    words[first] = _set(words[first], _DESTINATION, register)
-    words[step] = _set(words[step], field, register)
+    words[first] = put(words[first], _DESTINATION, register)
+    words[step] = put(words[step], field, register)
     return s.mutant(words, f"R{register} between `{s.traced[first].text}` and `{s.traced[step].text}`", *_PROMISES)
 
 
@@ -87,8 +79,8 @@ def carried_too_early(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, field = rng.choice(places)
     words = s.words()
-    words[j] = _set(words[j], field, _get(words[j - 1], _DESTINATION))
-    words[j - 1] = _set(words[j - 1], _STALL, 17)
+    words[j] = put(words[j], field, get(words[j - 1], _DESTINATION))
+    words[j - 1] = put(words[j - 1], _STALL, 17)
     return s.mutant(words, f"`{s.traced[j].text}` reads `{s.traced[j - 1].text}` at once", *_PROMISES)
 
 
@@ -99,7 +91,7 @@ def wrong_source(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     _, _, step, field, _ = rng.choice(steps)
     words = s.words()
-    words[step] = _set(words[step], field, _get(words[step], field) ^ rng.choice((1, 2, 4, 8)))
+    words[step] = put(words[step], field, get(words[step], field) ^ rng.choice((1, 2, 4, 8)))
     return s.mutant(words, f"`{s.traced[step].text}` reads another register", *_PROMISES)
 
 

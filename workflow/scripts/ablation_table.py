@@ -20,7 +20,7 @@ from workflow.scripts.common import read_json, run, write_table
 from workflow.scripts.values import rounded
 from xtrace.errors import BadInput
 from xtrace.stats import compare, hodges_lehmann
-from xtrace.stats.samples import block_ratio, leading
+from xtrace.stats.samples import ratios_by_kind
 
 __all__ = ["COLUMNS", "SCHEMA", "rows", "text"]
 
@@ -68,13 +68,7 @@ def rows(document: Mapping[str, Any] | None, workloads: Sequence[str]) -> list[d
 
 def _thetas(measured: Mapping[str, Any]) -> dict[str, list[float]]:
     """Log ratios of the blocks of one process, by image."""
-    found: dict[str, list[float]] = {}
-    blocks = measured.get("blocks", ())
-    skip = leading(int(measured.get("late_samples") or 0), blocks)
-    for block in blocks:
-        if not any(block.get("late") or ()):
-            found.setdefault(block["kind"], []).append(block_ratio(block, skip))
-    return found
+    return ratios_by_kind(measured.get("blocks", ()), int(measured.get("late_samples") or 0))
 
 
 def _figures(arm: str, thetas: Sequence[Mapping[str, list[float]]]) -> dict[str, Any]:

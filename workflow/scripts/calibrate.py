@@ -36,7 +36,7 @@ from xtrace.runtime.device import Device, MachineState, open_device
 from xtrace.runtime.lock import gpu_lock
 from xtrace.runtime.replicate import machine_facts
 from xtrace.runtime.timing import PairedOptions
-from xtrace.stats.samples import block_ratio, leading
+from xtrace.stats.samples import ratios_by_kind
 
 WORKLOADS = ("rmsnorm_triton", "fa_fwd_hd128_causal_triton", "gemm_bf16_triton")
 FORMULA = "half = t(0.975, S-1) sqrt((placement^2 + (pi/3) block^2 / n) / S); least S (startup + n block_seconds)"
@@ -134,9 +134,8 @@ def combine(parts: Sequence[dict[str, Any]], target: float, least_processes: int
     ratios: dict[str, list[list[float]]] = {}
     for part in parts:
         for workload, found in part["controls"].items():
-            skip = leading(int(found.get("late") or 0), found["blocks"])
-            values = [block_ratio(b, skip) for b in found["blocks"]]
-            ratios.setdefault(workload, []).append(values)
+            values = ratios_by_kind(found["blocks"], int(found.get("late") or 0))
+            ratios.setdefault(workload, []).append(values["AA"])
     gaps = [g for part in parts for g in part["event_gaps_ns"]]
     step, empty = calibrate.event_step(gaps), statistics.median(gaps)
     jitter = 1.4826 * statistics.median(abs(g - empty) for g in gaps)

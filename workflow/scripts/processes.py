@@ -15,7 +15,7 @@ from workflow.scripts import gpu_files
 from workflow.scripts.common import write_json
 from workflow.scripts.gpu_files import CellName
 from xtrace.errors import XtraceError
-from xtrace.stats.samples import block_ratio, leading
+from xtrace.stats.samples import block_ratio, skipped
 
 __all__ = ["command_line", "error_file", "supervise"]
 
@@ -141,7 +141,7 @@ def _overview(out: Path) -> None:
         d = gpu_files.read_json(path)
         cell = f"{d['cell']['workload']}:{d['cell']['tracer']}:{d['cell']['probes']}"
         kinds = ratios.setdefault(cell, {"AB": [], "AA": [], "AP": [], "AO": [], "A": []})
-        skip = leading(int(d["checks"].get("late_samples") or 0), d["blocks"])
+        skip = skipped(d)
         for block in d["blocks"]:
             kinds[block["kind"]].append(block_ratio(block, skip))
             each = zip(block["ns"][skip:], block["order"][skip:], strict=True)

@@ -16,7 +16,7 @@ from workflow.scripts.common import read_json
 from workflow.scripts.values import rounded
 from xtrace.errors import BadInput, XtraceError
 from xtrace.stats import Cell, CellSummary, group, hodges_lehmann, percent, summarise
-from xtrace.stats.samples import CELL_KEYS, block_ratio, leading, voided
+from xtrace.stats.samples import CELL_KEYS, block_ratio, skipped, voided
 
 __all__ = ["BLOCKS", "CELL", "REPLICATES", "Gap", "Samples", "block_rows", "dose", "read_samples", "replicate_rows"]
 
@@ -101,7 +101,7 @@ def block_rows(cell: Cell) -> list[dict[str, Any]]:
     """
     out = []
     for document in cell.documents:
-        skip = leading(int((document.get("checks") or {}).get("late_samples") or 0), document["blocks"])
+        skip = skipped(document)
         for index, block in enumerate(document["blocks"]):
             try:
                 value = 100 * block_ratio(block, skip)

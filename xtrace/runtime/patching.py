@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtrace.errors import BadInput
+from xtrace.trace.layout import SCHEMAS
 
 __all__ = ["BufferTarget", "kernel_entry", "patch_image"]
 
@@ -22,15 +23,14 @@ _KEEP_IN_L2 = 0x14F00000  # upper half of a descriptor: what createpolicy.fracti
 class BufferTarget:
     """Where a kernel's warps write: device addresses of slot 0 and of the header table, and the number of slots.
 
-    The spill-over slot behind them (and its header) is not counted.
+    The spill-over slot behind them (and its header) is not counted. ``keep``: ask L2 to keep lines of the table
+    longest, for tables that leave room for the kernel's data.
     """
 
     address: int
     slots: int
     table: int
-    keep: bool = (
-        False  # ask L2 to keep lines of the table longest; only for tables that leave room for the kernel's data
-    )
+    keep: bool = False
 
     def words(self) -> dict[str, int]:
         """Value of every kind of patch. A stripe has a packet of each slot, the spill-over slot included."""
@@ -48,7 +48,7 @@ class BufferTarget:
 def kernel_entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
     """The map's entry of ``kernel`` (mangled or demangled name); ``BadInput`` XT5010 when there is none."""
     schema = trace_map.get("schema")
-    if schema not in ("xtrace/map/2", "xtrace/map/3", "xtrace/map/4", "xtrace/map/5", "xtrace/map/6"):
+    if schema not in SCHEMAS:
         old = schema == "xtrace/map/1"
         hint = "splice the kernel again with this version" if old else "pass OUT.map.json"
         what = "a trace map of an older version" if old else "not a trace map"
@@ -90,7 +90,8 @@ def patch_image(image: bytes, trace_map: Mapping[str, Any], targets: Mapping[str
         if entry["slot"].get("stripe") is None:
             del words[_STRIPES_ONLY]
         missing = set(words) - {_OPTIONAL}
-        missing -= set() if entry["packets"] else {"buffer_lo", "buffer_hi"}  # no packets, no ring
+        if not entry["packets"]:  # then there is no ring
+            missing -= {"buffer_lo", "buffer_hi"}
         for patch in entry["patches"]:
             offset, value = int(patch["offset"]), str(patch["value"])
             if value not in words:

@@ -75,8 +75,12 @@ class PairedResult:
     blocks: list[dict[str, Any]] = field(default_factory=list)
     warm_up_launches: int = 0
     warm_up_settled: bool = False
-    late: int = 0  # samples whose launch reached the device after the flush had ended
     host_ns: float = 0.0  # the host's time to enqueue one sample
+
+    @property
+    def late(self) -> int:
+        """Samples whose launch reached the device after the flush had ended."""
+        return sum(sum(block["late"]) for block in self.blocks)
 
 
 class Flusher:
@@ -108,7 +112,6 @@ class Sampler:
         self.group = group
         self._events = [(device.event(), device.event()) for _ in range(4)]
         self._next = 0
-        self.late = 0
 
     def prime(self, arm: Arm) -> None:
         """A launch that is not timed: it keeps the device busy while the host enqueues the first sample."""
@@ -125,7 +128,6 @@ class Sampler:
         for i in range(1, self.group):
             arm.launch(self._next + i)
         end.record()
-        self.late += int(late)
         return late
 
     def collect(self, timeout_s: float) -> list[float]:
@@ -204,7 +206,6 @@ def hide_host_time(device: Device, flusher: Flusher, sampler: Sampler, arm: Arm,
     # Only the first launch of a group must find the device busy: the later ones queue up behind it.
     needed = _OUTLAST * statistics.median(host) / flush_ns / sampler.group
     flusher.repeats = max(1, min(16, int(needed) + 1))
-    sampler.late = 0
     return statistics.median(host)
 
 
@@ -243,7 +244,6 @@ def run_arms(
         sampler = Sampler(device, flusher, group_size(device, original, options))
         host_ns = hide_host_time(device, flusher, sampler, original, options.timeout_s)
         launches, settled = warm_up(device, sampler, arms, options)
-        sampler.late = 0
         result = PairedResult(sampler.group, flusher.size * flusher.repeats, [], launches, settled, host_ns=host_ns)
         kinds = [k for k in second for _ in range(options.control_blocks if k == "AA" else options.blocks)]
         rng.shuffle(kinds)
@@ -254,7 +254,6 @@ def run_arms(
             after = device.telemetry()
             result.blocks.append(_describe(kind, order, ns, late, readings, before, after))
             before = after  # nothing runs between two blocks
-        result.late = sampler.late
         return result
     finally:
         flusher.free()

@@ -2,7 +2,7 @@
 
 A kernel with many short warps pays for the traffic of their headers: 32 bytes each, 0.4 % of what an RMSNorm moves.
 Where a kernel is bound by memory they are stored with a *descriptor* that asks L2 to keep these lines longest; whether
-it does is decided when the image is loaded, by the size of the table (:mod:`xtrace.runtime.patching`).
+it does is decided when the image is loaded, by the size of the table (:mod:`xtrace.runtime.buffers`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xtrace.probe import Site
 from .accesses import latency
 from .model import MAX_EVENTS, KernelPlan, PlacedSite, RefusedSite
 from .resources import FreeFinder
-from .stripes import with_base
+from .stripes import bound_by_memory, free_pair
 
 __all__ = ["place_exits", "with_descriptor"]
 
@@ -28,11 +28,10 @@ _SPARE = 2 + MAX_EVENTS  # uniform registers that packets may want: a base, and 
 
 
 def with_descriptor(a: KernelAnalysis, state: UniformState) -> UniformState:
-    """The state with a pair of uniform registers for the descriptor of header stores, if so many are free."""
-    if len(a.free_uniform) < UniformState.COUNT + 2 + _SPARE:
+    """The state with a pair of uniform registers for the descriptor of header stores, if wanted and to spare."""
+    if not bound_by_memory(a) or len(a.free_uniform) < UniformState.COUNT + 2 + _SPARE:
         return state
-    pair = with_base(a, state)
-    return state if pair is None else replace(state, descriptor=pair.base)
+    return replace(state, descriptor=free_pair(a, state))
 
 
 def place_exits(result: KernelPlan, sites: Sequence[Site], free: FreeFinder) -> None:

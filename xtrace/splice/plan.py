@@ -36,7 +36,7 @@ from .resources import FreeFinder
 from .rotate import rotated_packet
 from .sample import image_rule, refusal
 from .sink import sunk_prologue
-from .stripes import bound_by_memory, short_words, stripe, striped, wants_stripes, with_base
+from .stripes import short_words, stripe, striped, wants_stripes, with_base
 from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
@@ -97,7 +97,7 @@ def _plan_kernel(
     if reason is not None or state is None:
         result.refused += [RefusedSite(s, str(reason)) for s in sites]
         return result, set()
-    result.state = state if not bound_by_memory(a) or result.form < Form.SCHEDULED else with_descriptor(a, state)
+    result.state = with_descriptor(a, state) if result.form is Form.SCHEDULED else state
     probed = (
         i for s in sites if s.kind == "record" for i in (s.index, *(s.alternatives if s.access is not None else ()))
     )

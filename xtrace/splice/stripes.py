@@ -20,7 +20,7 @@ from .chains import Chain
 from .model import QUAD_BYTES, Clocks, Form, Options, Packet, Stripes, quads
 from .words import Words
 
-__all__ = ["bound_by_memory", "short_words", "stripe", "striped", "wants_stripes", "with_base"]
+__all__ = ["bound_by_memory", "free_pair", "short_words", "stripe", "striped", "wants_stripes", "with_base"]
 
 SECTOR_BYTES = 32
 SIZES = (16, 32, 64)  # of packets in stripes, bytes
@@ -57,11 +57,16 @@ def wants_stripes(a: KernelAnalysis, options: Options) -> bool:
     return options.stripes is Stripes.ON or bound_by_memory(a)
 
 
+def free_pair(a: KernelAnalysis, state: UniformState) -> int | None:
+    """A pair of uniform registers that neither the kernel nor the state has a use for."""
+    free = {n for n in a.free_uniform if not state.bits & a.isa.layout["UR"].bit(n)}
+    return max((n for n in free if n % 2 == 0 and n + 1 in free), default=None)
+
+
 def with_base(a: KernelAnalysis, state: UniformState) -> UniformState | None:
     """The state with a pair of uniform registers for the address of the warp's first packet; None: there is no such."""
-    free = {n for n in a.free_uniform if not state.bits & a.isa.layout["UR"].bit(n)}
-    pairs = [n for n in free if n % 2 == 0 and n + 1 in free]
-    return replace(state, base=max(pairs)) if pairs else None
+    pair = free_pair(a, state)
+    return None if pair is None else replace(state, base=pair)
 
 
 def stripe(packets: Sequence[Packet], options: Options) -> int | None:

@@ -35,6 +35,8 @@ __all__ = [
     "broken_promises",
     "group",
     "leading",
+    "ratios_by_kind",
+    "skipped",
     "summarise",
     "voided",
 ]
@@ -122,6 +124,25 @@ def leading(late: int, blocks: Sequence[Mapping[str, Any]]) -> int:
     return int(late > 0 and not any("late" in block for block in blocks))
 
 
+def skipped(document: Mapping[str, Any]) -> int:
+    """:func:`leading` of a raw sample document."""
+    return leading(int((document.get("checks") or {}).get("late_samples") or 0), document["blocks"])
+
+
+def ratios_by_kind(blocks: Sequence[Mapping[str, Any]], late: int) -> dict[str, list[float]]:
+    """Log ratios of the blocks without a late sample, ``late`` being how many samples of them all were."""
+    found: dict[str, list[float]] = {}
+    skip = leading(late, blocks)
+    for block in blocks:
+        if not _came_late(block):
+            found.setdefault(block["kind"], []).append(block_ratio(block, skip))
+    return found
+
+
+def _came_late(block: Mapping[str, Any]) -> bool:
+    return any(block.get("late") or ())
+
+
 def block_ratio(block: Mapping[str, Any], skip: int = 0) -> float:
     """``ln(B/A)`` of a block without its first ``skip`` samples. Raises KeyError, TypeError or ValueError."""
     return log_ratio(block["ns"], block["order"], skip)
@@ -133,7 +154,7 @@ def voided(block: Mapping[str, Any]) -> bool:
     ``sm_clock_mhz`` and ``throttle`` may be one value (read once) or a list of readings around the block; ``late`` has
     one truth value for each sample.
     """
-    if any(block.get("late") or ()):
+    if _came_late(block):
         return True
     clocks = block.get("sm_clock_mhz")
     if isinstance(clocks, list | tuple):
@@ -152,7 +173,7 @@ def summarise(cell: Cell, alpha: float = 0.025, margin: float = CONTROL_MARGIN) 
     for document in cell.documents:
         per_launch = 1 / max(int(document.get("launches_per_sample", 1)), 1)
         process = int(document["process"])
-        skip = leading(int((document.get("checks") or {}).get("late_samples") or 0), document["blocks"])
+        skip = skipped(document)
         trimmed += skip
         for block in document["blocks"]:
             total += 1

@@ -72,7 +72,7 @@ class Walk:
         back = np.zeros(len(warp), np.int64)  # packets of the warp that the walk has passed
         parts: list[tuple[Array, ...]] = []
         while len(warp):
-            place = self._place(end)
+            place = self.place(end)
             at = base + 4 * place - 1
             raw, tag, quads, valid = self._look(at)
             valid &= quads <= place
@@ -96,7 +96,7 @@ class Walk:
                 warp, base, end, later, limit, back = (x[on] for x in (warp, base, end, later, limit, back))
         return self._in_time(parts)
 
-    def _place(self, end: Array) -> Array:
+    def place(self, end: Array) -> Array:
         """Where in the ring what ended at ``end`` has its end, from 1 on."""
         return (end - 1) % self.ring + 1
 
@@ -126,7 +126,7 @@ class Walk:
 
     def ends(self, base: Array, end: Array) -> list[tuple[Array, Array, Array, Array]]:
         """Word index, tag, length and existence of what may have ended at ``end``: in the ring, then in the slack."""
-        place, found = self._place(end), []
+        place, found = self.place(end), []
         for past in range(-self.ring, self.overhang, self.ring):  # more than two where packets may exceed the ring
             behind = place + past + self.ring
             there = (place + past <= self.overhang) & (end > past + self.ring)
@@ -143,10 +143,10 @@ class Walk:
         age, end = np.full(len(base), _NEVER), end.copy()
         open_ = np.arange(len(base))
         while True:
-            open_ = open_[(end[open_] > limit[open_]) & (self._place(end[open_]) > self.overhang)]
+            open_ = open_[(end[open_] > limit[open_]) & (self.place(end[open_]) > self.overhang)]
             if not len(open_):
                 return age, end
-            place = self._place(end[open_])
+            place = self.place(end[open_])
             at = base[open_] + 4 * place - 1
             _, tag, quads, valid = self._look(at)
             valid &= quads <= place
@@ -191,7 +191,7 @@ class _Ends:
         """0 for A, 1 for B, and the length, of ``some`` where one of the two shows no clock."""
         base, end, limit, later = (x[some] for x in (self.base, self.end, self.limit, self.later))
         (quads_a, quads_b), (age_a, age_b) = self.quads[:2, some], self.age[:2, some]
-        lap = end - self.walk._place(end)
+        lap = end - self.walk.place(end)
         before_lap, _ = self.walk.newest(base, lap, limit, later)
         before_b, there = self.walk.newest(base, end - quads_b, limit, later)
         shows_a, shows_b = age_a < _NEVER, age_b < _NEVER

@@ -19,6 +19,7 @@ from xtrace.verify.certificate import Promise
 from xtrace.verify.derived import Elections
 from xtrace.verify.emulate import Action, NotUnderstood, Store, compile_word
 from xtrace.verify.exits import condition
+from xtrace.verify.forms import stored
 from xtrace.verify.launches import Launch, Layout
 from xtrace.verify.packets import Packet, packets_of
 from xtrace.verify.pair import Pair
@@ -100,8 +101,8 @@ def _fits(pair: Pair, course: _Course, layout: Layout, packets: dict[int, Packet
 def _registers(pair: Pair, tally: _Tally) -> dict[int, int]:
     unused: dict[int, int] = {}
     for j, part in fillers(tally.rings):
-        first = int(pair.output.code[j].text.rsplit("R", 1)[1].split()[0].rstrip(";"))
-        unused[j] = unused.get(j, 0) | pair.isa.layout["R"].bit(first + part)
+        if (first := stored(pair.output.code[j])) is not None:
+            unused[j] = unused.get(j, 0) | pair.isa.layout["R"].bit(first + part)
     return unused
 
 

@@ -9,10 +9,16 @@ import re
 
 from xtrace.isa.model import Instruction
 
-__all__ = ["misaligned"]
+__all__ = ["misaligned", "stored"]
 
 _REGISTER = re.compile(r"(U?R)(\d+)")
 _PAIR = re.compile(r"\[(?:RZ\.U32\+)?(U?R\d+)")
+
+
+def stored(ins: Instruction) -> int | None:
+    """Number of the first general register that a store stores; None for zeros."""
+    match = _REGISTER.fullmatch(ins.text.rsplit(",", 1)[-1].strip(" ;"))
+    return None if match is None else int(match[2])
 
 
 def misaligned(ins: Instruction) -> str:

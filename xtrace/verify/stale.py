@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from xtrace.isa.model import Instruction
 from xtrace.verify.certificate import Promise
+from xtrace.verify.forms import stored
 from xtrace.verify.packets import Packet
 from xtrace.verify.pair import Pair
 from xtrace.verify.program import forward_may
@@ -21,7 +22,6 @@ from xtrace.verify.ring import Ring
 __all__ = ["check"]
 
 _EFFECTS = Promise.EFFECTS
-_DATA = re.compile(r"R(\d+)")
 
 
 def check(pair: Pair, packets: Mapping[int, Packet], rings: Iterable[Ring]) -> None:
@@ -40,8 +40,8 @@ def check(pair: Pair, packets: Mapping[int, Packet], rings: Iterable[Ring]) -> N
 
 def _register(pair: Pair, j: int, part: int) -> int:
     """Bit of the register that a store has for one of its words; 0: none."""
-    match = _DATA.fullmatch(pair.output.code[j].text.rsplit(",", 1)[-1].strip(" ;"))
-    return pair.isa.layout["R"].bit(int(match[1]) + part) if match else 0
+    first = stored(pair.output.code[j])
+    return 0 if first is None else pair.isa.layout["R"].bit(first + part)
 
 
 def _cleared_in_front(pair: Pair, packet: Packet, event: int, j: int, part: int) -> None:

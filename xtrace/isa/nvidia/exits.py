@@ -39,7 +39,7 @@ def exit_island(
     ``wait_last`` where some lanes go on: of them none writes the header, and if all do nobody does. ``emits``: whether
     the kernel has packets, and so an offset.
     """
-    sr, guard, sb = SpecialRegister, regs.guard, regs.scoreboard
+    sr, sb, guard = SpecialRegister, regs.scoreboard, regs.guard or Guard(e.PT, False, 0)
     described = None if state.descriptor is None or regs.address is None else (regs.address, state.descriptor)
 
     def store(at: int, data: int, words: int) -> Op:
@@ -49,7 +49,7 @@ def exit_island(
             op = e.store_described(*described, at, data, words, sb)
         if regs.predicate is not None:
             return op.guarded(regs.predicate)
-        if guard is not None:
+        if regs.guard is not None:
             return replace(op.guarded(guard.predicate, negated=guard.negated), after=guard.after)
         return op
 
@@ -69,10 +69,8 @@ def exit_island(
     where = [] if described is None else [e.mov_uniform(described[0] + k, state.header + k) for k in range(2)]
     ops: list[Op] = []
     if regs.predicate is not None:
-        elected = e.elect(regs.predicate)
-        if guard is not None:
-            elected = replace(e.elect(regs.predicate, guard.predicate, negated=guard.negated), after=guard.after)
-        ops.append(elected)
+        elected = e.elect(regs.predicate, guard.predicate, negated=guard.negated)
+        ops.append(replace(elected, after=guard.after))
     if rest:
         quads = [rest[-1], rest[0]]  # the exit times first
         for quad, at in zip(quads, (16, 0), strict=True):
