@@ -1,4 +1,4 @@
-"""A second copy of the code behind the edited one: which tables name it, and which end before it."""
+"""A second copy of the code in front of the edited one: which tables name it, and which begin behind it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def edit_of(image: Image, *, copy: int | None = None) -> CodeEdit:
     nops = (0x000FC00000000000 << 64 | 0x7918).to_bytes(16, "little") * (SHIFT // 16)
 
     def moved(old: int) -> int:
-        return old + SHIFT
+        return old + SHIFT + len(kernel.text)
 
-    place = SHIFT + len(kernel.text) if copy is None else copy
+    place = SHIFT if copy is None else copy
     return CodeEdit(kernel.name, nops + 2 * kernel.text, kernel.registers, moved, lambda old: old and moved(old), place)
 
 
@@ -38,7 +38,7 @@ def test_lists_symbols_and_lines_of_a_kernel_with_a_copy(golden_image: Callable[
     for old, new in zip(before.info, after.info, strict=True):
         if eiattr.CARRIES.get(old.attr) is eiattr.Carries.OFFSETS:
             offsets = u32s(old, name)
-            assert u32s(new, name) == (*(SHIFT + k for k in offsets), *(SHIFT + size + k for k in offsets))
+            assert u32s(new, name) == (*(SHIFT + size + k for k in offsets), *(SHIFT + k for k in offsets))
         elif eiattr.CARRIES.get(old.attr) is eiattr.Carries.NOTHING:
             assert new == replace(old, offset=new.offset)
     (symbol,) = [s for s in out.symbols if s.index == after.symbol]
@@ -46,7 +46,8 @@ def test_lists_symbols_and_lines_of_a_kernel_with_a_copy(golden_image: Callable[
     for section in out.sections:
         if section.name in LINES and section.size:
             rows = read_lines(out.content(section), _addresses(out, section), section.name)
-            assert max(row.address for row in rows if row.text == after.section) == SHIFT + size
+            addresses = [row.address for row in rows if row.text == after.section]
+            assert (min(addresses), max(addresses)) == (SHIFT + size, SHIFT + 2 * size)
 
 
 @pytest.mark.parametrize("place", [0, 256, 1 << 20])

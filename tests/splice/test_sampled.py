@@ -1,4 +1,4 @@
-"""Sampled kernels: the decision in the prologue, and the untouched copy behind the traced code."""
+"""Sampled kernels: the decision in the prologue, and the untouched copy in front of the traced code."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def test_the_copy_is_the_original_and_the_certificate_holds(name: str) -> None:
     entry = result.map["kernels"][0]
     out = parse(result.data, name)
     assert entry["sample"] == Sampling.parse(rule).document()
-    assert entry["copy"] == {"pc": len(_text(out)) - len(_text(original)), "words": len(_text(original)) // 16}
+    size = len(_text(original))
+    assert entry["copy"] == {"pc": 16 * entry["islands"][0]["words"], "words": size // 16}
     assert entry["copy"]["pc"] % 128 == 0
-    assert _text(out)[entry["copy"]["pc"] :] == _text(original)
+    assert _text(out)[entry["copy"]["pc"] :][:size] == _text(original)
     verdict = verify(original.data, result.data, json.loads(json.dumps(result.map)))
     assert verdict.ok, [str(w) for w in verdict.failures]
     assert verdict.totals["copied_words"] == entry["copy"]["words"]
@@ -69,6 +70,18 @@ def test_the_copy_counts_as_inserted_code_not_as_damage(name: str) -> None:
         (found,) = compare(original, parse(result.data, name), map=trace_map)
         assert (found.relocated, found.changed_blocks, found.control_fields_changed) == (1.0, 0, 0)
         assert found.inserted >= words - 16  # but for the padding at its end
+
+
+def test_the_copy_stands_behind_the_prologue_and_traced_warps_go_over_it() -> None:
+    """Near the entry, where code is at hand when a kernel starts; far behind it a cold start took longer."""
+    result = sampled("triton_fa_fwd", "cta=8")
+    entry = result.map["kernels"][0]
+    code = for_arch("sm_90a").decode(_text(parse(result.data, "x")))
+    start = entry["copy"]["pc"] // 16
+    over = [ins for ins in code[:start] if ins.base == "BRA" and not ins.guard]
+    assert [ins.target for ins in over] == [16 * (start + entry["copy"]["words"])]
+    assert {ins.base for ins in code[over[0].index + 1 : start]} <= {"NOP"}
+    assert start <= 64
 
 
 @pytest.mark.parametrize("rule", ["cta=1", "warp=0-31", "warpgroup=0-7"])
@@ -117,7 +130,7 @@ def test_lists_of_instructions_name_both_copies() -> None:
     """EXIT offsets and the like: whoever patches or reports all of them finds those of the copy, too."""
     for name in ("spin", "triton_fa_fwd", "warp_specialised"):
         before, after = image(name).kernels[0], parse(sampled(name, "cta=8").data, name).kernels[0]
-        start = len(after.text) - len(before.text)
+        start = sampled(name, "cta=8").map["kernels"][0]["copy"]["pc"]
         lists = 0
         for old, new in zip(before.info, after.info, strict=True):
             if eiattr.CARRIES.get(old.attr) is not eiattr.Carries.OFFSETS:

@@ -60,11 +60,16 @@ class Subject:
     def position(self) -> list[int]:
         """Traced index of each original instruction."""
         words = {i["pc"] // 16: i["words"] for i in self.claim["islands"]}
-        result, shift = [], 0
+        result, shift = [], self.copied
         for i in range(len(self.code)):
             shift += words.get(i, 0)
             result.append(i + shift)
         return result
+
+    @cached_property
+    def copied(self) -> int:
+        """Words of the second copy of the code, which stands in front of the first instruction."""
+        return int((self.claim.get("copy") or {"words": 0})["words"])
 
     @cached_property
     def islands(self) -> list[tuple[int, range]]:
@@ -72,7 +77,8 @@ class Subject:
         found = []
         for island in self.claim["islands"]:
             i = island["pc"] // 16
-            found.append((i, range(self.position[i] - island["words"], self.position[i])))
+            end = self.position[i] - (0 if i else self.copied)
+            found.append((i, range(end - island["words"], end)))
         return found
 
     @cached_property

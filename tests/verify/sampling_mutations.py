@@ -108,6 +108,28 @@ def decision_too_early(s: Subject, rng: random.Random) -> Mutant:
     return s.mutant(words, f"stall 1 at `{s.traced[j].text}`", "hazards")
 
 
+def way_over_the_copy_elsewhere(s: Subject, rng: random.Random) -> Mutant:
+    """Warps that are traced go on at another instruction, or fall into the copy."""
+    words, copy = s.words(), copy_of(s)
+    over = next(ins for ins in s.traced[: copy.start] if ins.base == "BRA" and not ins.guard)
+    goal = rng.choice((copy.start, copy.stop - 1, copy.stop + 1, rng.choice(copy), over.index + 1, over.index - 1))
+    words[over.index] = s.model.retarget(over.word, over.pc, over.pc, 16 * goal)
+    return s.mutant(words, f"way over the copy leads to {16 * goal:#x}", *CODE)
+
+
+def patch_of_the_copy(s: Subject, rng: random.Random) -> Mutant | None:
+    """Loading would fill in an immediate of the untouched copy."""
+    free = [j for j in copy_of(s) if not s.traced[j].word & _IMMEDIATE]
+    if not free:
+        return None
+    at = s.new.offset + 16 * rng.choice(free) + 4
+
+    def change(claim: dict[str, Any]) -> None:
+        claim["patches"].append(claim["patches"][0] | {"offset": at})
+
+    return s.file(s.data, f"the map patches the copy at file offset {at:#x}", "effects", claim=change)
+
+
 def second_way_into_the_copy(s: Subject, rng: random.Random) -> Mutant | None:
     later = [j for j, i in s.probes if i > 0 and s.traced[j].base == "NOP"] or [j for j, i in s.probes if i > 0]
     words, j = s.words(), rng.choice(later)
@@ -173,6 +195,8 @@ SAMPLING_MUTATORS: tuple[Mutator, ...] = (
     decision_by_other_numbers,
     decision_by_another_test,
     decision_too_early,
+    way_over_the_copy_elsewhere,
+    patch_of_the_copy,
     second_way_into_the_copy,
     rule_of_the_map,
     rule_missing_in_the_map,

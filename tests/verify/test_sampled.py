@@ -91,7 +91,7 @@ def test_the_pad_image_of_a_sampled_kernel_keeps_its_promises() -> None:
 
 
 def test_an_original_that_repeats_itself_is_not_taken_for_a_copy() -> None:
-    """The rule of thumb that finds a copy without a map needs all of the original, behind all of the original."""
+    """The rule of thumb that finds a copy without a map needs all of the original, and room for as much behind."""
     rng = random.Random(3)
     image = load(h.GOLDEN / "spin.cubin")
     plain = apply(plan(image, image.kernels, "block", Options(64)))

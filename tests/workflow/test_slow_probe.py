@@ -15,6 +15,8 @@ from xtrace.fidelity import compare
 from xtrace.image import parse
 from xtrace.isa import for_arch
 from xtrace.runtime.patching import BufferTarget, patch_image
+from xtrace.sampling import Sampling
+from xtrace.splice import Options, apply, plan
 
 
 @pytest.mark.parametrize("name", ["triton_softmax", "triton_fa_fwd"])
@@ -57,6 +59,13 @@ def test_the_slowed_image_can_be_patched(golden_image: Callable[[str], Path]) ->
 def test_without_records_there_is_nothing_to_slow(golden_image: Callable[[str], Path]) -> None:
     traced = xtrace.splice(xtrace.load(golden_image("triton_softmax")), probes="sche")
     with pytest.raises(Refused, match="no record can be slowed"):
+        slow_probe.slow(traced.data, traced.map)
+
+
+def test_a_sampled_kernel_is_refused(golden_image: Callable[[str], Path]) -> None:
+    image = xtrace.load(golden_image("triton_softmax"))
+    traced = apply(plan(image, image.kernels, "pp", Options(sample=Sampling.parse("cta=2"))))
+    with pytest.raises(Refused, match="sampled"):
         slow_probe.slow(traced.data, traced.map)
 
 

@@ -53,12 +53,15 @@ class Slowed:
 def slow(
     traced: bytes, trace_map: Mapping[str, Any], loads: int = 1, name: str = "traced image", *, harmless: bool = False
 ) -> Slowed:
-    """Slow the records of every traced kernel. Refused XT7450 if there is not one record that can be slowed.
+    """Slow the records of every traced kernel. Refused XT7450 if there is not one record that can be slowed, or where
+    a kernel is sampled: its second copy would have to move along.
 
     ``harmless`` puts a clock read where the load would stand: the same registers, nothing that a probe may not do.
     """
     image = parse(traced, name)
     entries = {e["name"]: e for e in trace_map["kernels"] if e["patches"]}
+    if any(e.get("copy") for e in entries.values()):
+        raise Refused("XT7450", "a sampled kernel cannot be slowed", where=name, hint="take the image without --sample")
     mine = _record_words(image, trace_map)
     edits, moved, sites = [], {}, {}
     for a in analyse_all(image, [image.kernel(n) for n in entries]):

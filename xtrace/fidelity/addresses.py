@@ -130,7 +130,17 @@ def _islands(entry: Mapping[str, Any]) -> list[tuple[int, int]]:
         if islands and pc <= islands[-1][0]:
             raise _malformed(f"kernel {entry['name']}: islands are not sorted by pc")
         islands.append((pc, words))
-    return islands
+    return _with_copy(entry, islands)
+
+
+def _with_copy(entry: Mapping[str, Any], islands: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A second copy of the code stands behind the entry's island."""
+    if (copy := entry.get("copy")) is None:
+        return islands
+    words = copy.get("words") if isinstance(copy, Mapping) else None
+    if type(words) is not int or not 0 < words < 1 << 24 or not islands or islands[0][0] != 0:
+        raise _malformed(f"kernel {entry['name']}: a copy needs 'words', and an island at the entry")
+    return [(0, islands[0][1] + words), *islands[1:]]
 
 
 def _malformed(what: str) -> BadInput:

@@ -107,7 +107,7 @@ class _Relocations:
         if symbol.section not in self.moves and symbol.section not in self.lines:
             return
         addend = _addend(self.image.content(target), record, where)
-        new = self._new_addend(symbol, addend, where)
+        new = self._new_addend(symbol, addend, where, row=target.name in known.LINES + known.FRAMES)
         if new == addend:
             return
         if record.addend is not None:
@@ -117,10 +117,11 @@ class _Relocations:
         else:
             raise Unsupported("XT1109", f"relocation type {record.type} cannot be moved", where=where)
 
-    def _new_addend(self, symbol: Symbol, addend: int, where: str) -> int:
+    def _new_addend(self, symbol: Symbol, addend: int, where: str, *, row: bool) -> int:
         move = self.moves.get(symbol.section)
         if move is not None:
-            return move.target(symbol.value + addend, f"relocation at {where}") - self.values[symbol.index]
+            moved = move.row if row else move.target
+            return moved(symbol.value + addend, f"relocation at {where}") - self.values[symbol.index]
         units = self.lines[symbol.section].units
         if addend not in units:
             raise Unsupported("XT1109", "reference into the middle of a line table", where=where)

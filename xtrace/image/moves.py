@@ -37,11 +37,11 @@ class Move:
         return self.new_size if old == self.old_size else self._sane(self.target_off(old), old, what)
 
     def row(self, old: int, what: str) -> int:
-        """The same for a row of a debug table: the end of the text is the end of the traced code.
+        """The same for a row of a debug table: the first one begins with the first instruction where there is a copy.
 
-        No table says anything about the copy behind it.
+        No table says anything about the copy in front of it.
         """
-        return self.copy if self.copy is not None and old == self.old_size else self.target(old, what)
+        return self.instr(old, what) if self.copy is not None and old == 0 else self.target(old, what)
 
     def copied(self, old: int, what: str) -> int:
         """Where the instruction stands in the copy."""

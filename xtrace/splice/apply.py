@@ -12,7 +12,7 @@ from xtrace.analysis import KernelAnalysis
 from xtrace.errors import Refused
 from xtrace.image import CodeEdit, parse, rewrite
 from xtrace.isa.nvidia import encode
-from xtrace.isa.nvidia.decide import COPY
+from xtrace.isa.nvidia.decide import COPY, TRACED, way_over
 from xtrace.isa.nvidia.emit import (
     SlotLayout,
     Step,
@@ -53,7 +53,7 @@ class SplicedKernel:
     instr_off: Callable[[int], int]
     target_off: Callable[[int], int]
     patches: tuple[tuple[int, str], ...]  # (text offset of the u32, value name)
-    copy: int | None  # text offset of the untouched copy that warps run which are not sampled
+    copy: int | None  # text offset, behind the entry's island, of the untouched copy for warps that are not sampled
 
 
 def _presets(plan: KernelPlan) -> list[tuple[int, int]]:
@@ -132,9 +132,19 @@ def _step(p: PlacedSite) -> Step:
 def _merge(first: Island | None, second: Island) -> Island:
     if first is None:
         return second
-    words = (*first.words, _NOP)  # a cycle more until the second uses the address that the prologue has computed
-    moved = tuple(p._replace(word_index=p.word_index + len(words)) for p in second.patches)
-    return Island(words + second.words, first.patches + moved)
+    # A cycle more until the second uses the address that the prologue has computed.
+    return _joined(Island((*first.words, _NOP), first.patches), second)
+
+
+def _joined(first: Island, second: Island) -> Island:
+    moved = tuple(p._replace(word_index=p.word_index + len(first.words)) for p in second.patches)
+    return Island(first.words + second.words, first.patches + moved)
+
+
+def _before_copy(entry: Island) -> Island:
+    """The entry's island of a sampled kernel: with the way over the copy, and up to a whole line of the cache."""
+    out = _joined(entry, way_over())
+    return Island((*out.words, *(_NOP,) * (-len(out.words) % _LINE)), out.patches)
 
 
 def _aligned(a: KernelAnalysis, islands: dict[int, Island], filling: int, sunk: int | None) -> dict[int, Island]:
@@ -185,11 +195,15 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
     for i, mask in plan.waits.items():
         islands[i] = wait_island(mask)
         kinds[i] = "wait"
+    if plan.sample is not None:
+        islands[0] = _before_copy(islands[0])
     islands = _aligned(a, islands, plan.layout % FILLINGS, plan.sunk.index if plan.sunk else None)
+    copy = None if plan.sample is None else len(islands[0].words) * size
     starts = [i * size for i in sorted(islands)]
     sums = [0]
     for i in sorted(islands):
-        sums.append(sums[-1] + len(islands[i].words) * size)
+        more = len(a.instructions) if i == 0 and copy is not None else 0
+        sums.append(sums[-1] + (len(islands[i].words) + more) * size)
 
     def target_off(old: int) -> int:
         return old + sums[bisect.bisect_left(starts, old)]
@@ -197,14 +211,19 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
     def instr_off(old: int) -> int:
         return old + sums[bisect.bisect_right(starts, old)]
 
+    goals = {} if copy is None else {COPY: copy, TRACED: instr_off(0)}
     words: list[int] = []
     patches: list[tuple[int, str]] = []
-    leaves: list[int] = []
     for ins in a.instructions:
         if (island := islands.get(ins.index)) is not None:
-            leaves += [len(words) + p.word_index for p in island.patches if p.value == COPY]
-            patches += [((len(words) + p.word_index) * size + 4, p.value) for p in island.patches if p.value != COPY]
+            at = {len(words) + p.word_index: p.value for p in island.patches}
+            patches += [(j * size + 4, value) for j, value in at.items() if value not in goals]
             words += island.words
+            for j, value in at.items():
+                if (goal := goals.get(value)) is not None:
+                    words[j] = a.isa.retarget(words[j], j * size, j * size, goal)
+        if ins.index == 0 and copy is not None:
+            words += [each.word for each in a.instructions]
         word = ins.word
         if a.isa.code_field_mask(word):
             target = None if ins.target is None else target_off(ins.target)
@@ -212,11 +231,6 @@ def splice_kernel(plan: KernelPlan) -> SplicedKernel:
         words.append(word)
     while len(words) * size % _TEXT_ALIGNMENT:
         words.append(encode.nop().word)
-    copy = len(words) * size if leaves else None
-    if copy is not None:
-        for j in leaves:
-            words[j] = a.isa.retarget(words[j], j * size, j * size, copy)
-        words += [ins.word for ins in a.instructions]
     text = b"".join(w.to_bytes(size, "little") for w in words)
     return SplicedKernel(plan, islands, kinds, text, instr_off, target_off, tuple(patches), copy)
 

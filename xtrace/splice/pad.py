@@ -1,9 +1,10 @@
 """The pad control: a traced image whose probes are NOPs, all of them or only the stores.
 
 It has the size, the addresses and the register count of the traced image, and every kernel word of it, but inserts
-nothing except instructions that do nothing. What it costs is what moving and padding the code costs; an arm of its own
-in a measurement, it tells the effect of the layout from that of the probes (the flag LAYOUT_SHIFT). NOPs that take as
-long as what they stand for show what its stalls are worth, and NOPs for the stores alone what memory is.
+nothing except instructions that do nothing (and, in a sampled kernel, the branch over its copy). What it costs is what
+moving and padding the code costs; an arm of its own in a measurement, it tells the effect of the layout from that of
+the probes (the flag LAYOUT_SHIFT). NOPs that take as long as what they stand for show what its stalls are worth, and
+NOPs for the stores alone what memory is.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["Padding", "inserted_words", "pad"]
 _WORD = 16
 _TRACE_KEYS = ("sites", "patches", "packets", "probe_registers")  # what a map says about a trace
 _STG = 0x986  # low twelve bits of a store
+_WAY_OVER = 0x7947  # low sixteen bits of a branch that all take: over the copy of a sampled kernel
 _STORED_KEYS = ("slot", "sites", "patches", "packets")  # what a map says about what is stored
 
 
@@ -39,6 +41,8 @@ class Padding(Enum):
 
 def _padded(word: int, padding: Padding) -> int:
     own = control.decode(word)
+    if word & 0xFFFF == _WAY_OVER:
+        return word
     match padding:
         case Padding.NOPS:
             kept = Control(1, False, None, None, 0, 0)
@@ -71,6 +75,8 @@ def inserted_words(image: Image, trace_map: Mapping[str, Any]) -> Iterator[tuple
                 raise BadInput("XT3050", f"an island at {first:#x} lies outside the kernel", where=kernel.name)
             yield from ((kernel.name, kernel.offset + first + k * _WORD) for k in range(words))
             before += words
+            if not island["pc"] and entry.get("copy"):
+                before += int(entry["copy"]["words"])  # it stands behind the entry's island
 
 
 def pad(
@@ -93,7 +99,7 @@ def pad(
         gone = _STORED_KEYS if padding is Padding.UNSTORED else _TRACE_KEYS
         entry |= {"slot": None} | {key: [] for key in gone if key in entry and key != "slot"}
         if padding is not Padding.UNSTORED:
-            entry.pop("sample", None)  # the branch of the decision is a NOP, too: every warp runs the padded code
+            entry.pop("sample", None)  # the decision's branch is a NOP: every warp runs the padded code
         for island in entry["islands"]:
             island["kind"] = "pad"
     return SpliceResult(data, padded)

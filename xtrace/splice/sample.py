@@ -1,6 +1,6 @@
 """Which kernels can be sampled by a rule, and what the prologue is told about it.
 
-A sampled kernel's text holds its code twice: the traced code, and behind it the original, bit for bit. Distances
+A sampled kernel's text holds its code twice: the original, bit for bit, and behind it the traced code. Distances
 between instructions of the copy are those of the original, so every branch, BSSY or collective WARPSYNC in it has the
 same bits. What cannot be copied like this is refused (decision 0004).
 """

@@ -16,12 +16,16 @@ class Alignment:
 
     position: tuple[int, ...]
     words: int  # words in the traced kernel
-    copy: range = range(0)  # a second, untouched copy of the original at its end
+    copy: range = range(0)  # a second, untouched copy of the original in front of the first instruction
 
     def island(self, i: int) -> range:
-        """Traced indices of the words that stand directly before original instruction ``i``."""
-        first = self.position[i - 1] + 1 if i else 0
-        return range(first, self.position[i])
+        """Traced indices of the words that stand directly before original instruction ``i``.
+
+        Those before the first one end where the copy begins.
+        """
+        if i == 0:
+            return range(self.copy.start if self.copy else self.position[0])
+        return range(self.position[i - 1] + 1, self.position[i])
 
     def islands(self) -> list[tuple[int, range]]:
         """All non-empty islands with the original index of their site."""
@@ -34,7 +38,7 @@ class Alignment:
     @cached_property
     def padding(self) -> range:
         """Words behind the last original instruction of the traced code."""
-        return range(self.position[-1] + 1 if self.position else 0, self.copy.start if self.copy else self.words)
+        return range(self.position[-1] + 1 if self.position else 0, self.words)
 
     def origin(self) -> list[int]:
         """For each traced word the original index, or -1: of a probe, padding or the copy."""
@@ -54,7 +58,7 @@ class Alignment:
 
     def row_index(self, i: int) -> int:
         """The same for rows of debug tables, which say nothing about the copy."""
-        return self.copy.start if self.copy and i >= len(self.position) else self.target_index(i)
+        return self.position[0] if self.copy and i == 0 else self.target_index(i)
 
 
 def from_islands(count: int, words: int, islands: Sequence[tuple[int, int]], copy: range = range(0)) -> Alignment | str:
@@ -65,12 +69,15 @@ def from_islands(count: int, words: int, islands: Sequence[tuple[int, int]], cop
         while k < len(islands) and islands[k][0] == i:
             shift += islands[k][1]
             k += 1
+        if i == 0 and copy:
+            if shift != copy.start:
+                return f"the copy begins at word {copy.start}, the island before it has {shift} words"
+            shift += len(copy)
         position.append(i + shift)
     if k < len(islands):
         return f"island at original instruction {islands[k][0]} is outside the kernel or out of order"
-    room = copy.start if copy else words
-    if position and position[-1] >= room:
-        return f"the map needs {position[-1] + 1} words, the traced kernel has {room}"
+    if position and position[-1] >= words:
+        return f"the map needs {position[-1] + 1} words, the traced kernel has {words}"
     return Alignment(tuple(position), words, copy)
 
 
@@ -87,18 +94,16 @@ def subsequence(needle: Sequence[int], hay: Sequence[int]) -> int:
 
 
 def derive(needle: Sequence[int], hay: Sequence[int], copy: range = range(0)) -> Alignment | None:
-    """Alignment found from the words alone, ``None`` when the original is not a subsequence.
-
-    ``hay`` is the traced code without the copy, which stands behind it.
+    """Alignment found from the words alone, ``None`` when the original is not a subsequence behind the copy.
 
     Among equal words the one that continues the current run is taken, else the one that starts the longest run.
     """
     latest = [0] * len(needle)
-    j = len(hay) - 1
+    j, first = len(hay) - 1, copy.stop if copy else 0
     for i in range(len(needle) - 1, -1, -1):
-        while j >= 0 and hay[j] != needle[i]:
+        while j >= first and hay[j] != needle[i]:
             j -= 1
-        if j < 0:
+        if j < first:
             return None
         latest[i] = j
         j -= 1
@@ -106,7 +111,7 @@ def derive(needle: Sequence[int], hay: Sequence[int], copy: range = range(0)) ->
     for j, word in enumerate(hay):
         places.setdefault(word, []).append(j)
     position: list[int] = []
-    previous = -1
+    previous = first - 1
     for i, word in enumerate(needle):
         nearby = previous + 1
         if nearby < len(hay) and hay[nearby] == word and nearby <= latest[i]:
@@ -116,7 +121,7 @@ def derive(needle: Sequence[int], hay: Sequence[int], copy: range = range(0)) ->
             candidates = spots[bisect_left(spots, nearby) : bisect_right(spots, latest[i])][:16]
             previous = max(candidates, key=lambda c: (_run(needle, hay, i, c), -c))
         position.append(previous)
-    return Alignment(tuple(position), len(hay) + len(copy), copy)
+    return Alignment(tuple(position), len(hay), copy)
 
 
 def _run(needle: Sequence[int], hay: Sequence[int], i: int, j: int, limit: int = 12) -> int:

@@ -220,10 +220,9 @@ def _alignment(
         findings.fail(Promise.INSTRUCTIONS, kernel.name, why)
     needle = [masked_word(ins.word, model, keys) for ins in code]
     hay = [masked_word(word, model, keys) for word in code_words(other.text, size)]
-    hay = hay[: copy.start] if copy else hay
     align = derive(needle, hay, copy)
     if align is None:
-        n = subsequence(needle, hay)
+        n = subsequence(needle, hay[copy.stop if copy else 0 :])
         why = f"not in the traced kernel at its place in the order ({n} of {len(needle)} found before it)"
         findings.fail(Promise.INSTRUCTIONS, kernel.name, why, code[n].pc, code[n].text, "original")
     return align

@@ -1,7 +1,7 @@
-"""The second copy of a sampled kernel: the original again, bit for bit, behind the traced code.
+"""The second copy of a sampled kernel: the original again, bit for bit, between the entry's island and the traced code.
 
 Warps that are not sampled run it. Part of the promises ``instructions`` (it is the original) and ``targets`` (all that
-leads anywhere in it stays in it, and one branch, at the entry, leads into it).
+leads anywhere in it stays in it, and one branch, at the entry, leads into it; another one leads over it).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xtrace.isa.model import Flow, Instruction
 from xtrace.verify.certificate import Findings, Promise
 from xtrace.verify.pair import Pair, code_words
 
-__all__ = ["check", "find", "is_decision"]
+__all__ = ["check", "find", "is_decision", "is_way"]
 
 _INSTRUCTIONS, _TARGETS = Promise.INSTRUCTIONS, Promise.TARGETS
 _LINE = 128
@@ -26,32 +26,45 @@ def find(
 ) -> range:
     """Indices of the copy's words; empty if there is none.
 
-    Where a map describes it, it must be all that stands behind the traced code; without a map it is found by its words.
+    Without a map it is found by its words: all of the original, with room for all of the traced code behind it.
     """
     before, after = (code_words(text, word_bytes) for text in (original, traced))
-    count = len(before)
-    place = range(len(after) - count, len(after))
+    count, step = len(before), _LINE // word_bytes
+    last = len(after) - 2 * count if count else 0  # where it can begin at most
     if claim is None:
-        return place if count and place.start >= count and after[place.start :] == before else range(0)
+        first = next((j for j in range(step, last + 1, step) if after[j : j + count] == before), None)
+        return range(0) if first is None else range(first, first + count)
     if (said := claim.get("copy")) is None:
         return range(0)
-    if said["words"] == count and said["pc"] == place.start * word_bytes and place.start >= count > 0:
-        return place
-    findings.fail(_INSTRUCTIONS, name, f"the map's copy of the code is not the last {count} words of the traced kernel")
+    first, beyond = divmod(said["pc"], word_bytes)
+    if said["words"] == count and not beyond and 0 < first <= last:
+        return range(first, first + count)
+    findings.fail(_INSTRUCTIONS, name, f"the map's copy of the code is not {count} words in front of the traced kernel")
     return range(0)
+
+
+def is_way(pair: Pair, j: int) -> bool:
+    """Whether traced word ``j`` is one of the two branches at the entry: into the copy, or over it."""
+    return is_decision(pair, j) or _leads_over(pair, j)
+
+
+def _leads_over(pair: Pair, j: int) -> bool:
+    ins, copy = pair.output.code[j], pair.align.copy
+    first = pair.align.position[0] if pair.align.position else -1
+    return _at_entry(pair, j) and not ins.guard and ins.target == first * pair.word_bytes and first == copy.stop
+
+
+def _at_entry(pair: Pair, j: int) -> bool:
+    """Whether it is a branch in the island in front of the copy."""
+    ins = pair.output.code[j]
+    return bool(pair.align.copy) and j in pair.align.island(0) and ins.flow is Flow.BRANCH and ins.opcode == "BRA"
 
 
 def is_decision(pair: Pair, j: int) -> bool:
     """Whether traced word ``j`` is the probes' branch into the copy: conditional, at the entry, to its first word."""
     ins, copy = pair.output.code[j], pair.align.copy
-    return (
-        bool(copy)
-        and j in pair.align.island(0)
-        and ins.flow is Flow.BRANCH
-        and ins.opcode == "BRA"
-        and ins.guard.lstrip("@!") in {f"P{k}" for k in range(7)}
-        and ins.target == copy.start * pair.word_bytes
-    )
+    conditional = ins.guard.lstrip("@!") in {f"P{k}" for k in range(7)}
+    return _at_entry(pair, j) and conditional and ins.target == copy.start * pair.word_bytes
 
 
 def check(pair: Pair) -> None:
@@ -99,13 +112,13 @@ def _ways(pair: Pair) -> None:
     copy, output = pair.align.copy, pair.output
     reachable = output.reachable()
     entered = 0
-    for j in range(copy.start):
-        if reachable[j] and any(k in copy for k in output.succ[j]):
+    for j, targets in enumerate(output.succ):
+        if j not in copy and reachable[j] and any(k in copy for k in targets):
             entered += 1
             if not is_decision(pair, j):
                 pair.fail(_TARGETS, "leads into the copy, and is not the branch at the kernel's entry", output.code[j])
     for j in copy:
-        if any(k not in copy for k in output.succ[j]):
+        if reachable[j] and any(k not in copy for k in output.succ[j]):
             pair.fail(_TARGETS, "leads out of the copy into the traced code", output.code[j])
     sampled = (pair.claim or {}).get("sample") is not None
     if entered > 1 or (sampled and not entered):

@@ -73,6 +73,7 @@ def check(pairs: Mapping[int, Pair], before: Image, after: Image, findings: Find
 def _check_relocations(pairs: Mapping[int, Pair], before: Image, after: Image, findings: Findings) -> None:
     old_tables, new_tables = _relocations(before), _relocations(after)
     line_sections = {s.index for s in before.sections if s.name in LINES}
+    row_sections = {s.index for s in before.sections if s.name in LINES + FRAMES}
     for i, old_records in old_tables.items():
         name = before.sections[i].name[:60]
         new_records = new_tables.get(i, [])
@@ -94,7 +95,8 @@ def _check_relocations(pairs: Mapping[int, Pair], before: Image, after: Image, f
             pair = pairs.get(symbol.section)
             wanted = was
             if pair is not None:
-                wanted = pair.target_off(was) if 0 <= was <= len(pair.before.text) else -1
+                where = pair.row_off if target in row_sections else pair.target_off
+                wanted = where(was) if 0 <= was <= len(pair.before.text) else -1
             elif symbol.section in line_sections:
                 continue  # the unit it names is compared with the line table itself
             if now != wanted:

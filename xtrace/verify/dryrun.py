@@ -158,18 +158,18 @@ class _Course:
         written = 0
         for _, island in pair.align.islands():
             for j in island:
-                if copies.is_decision(pair, j):  # what it does is another check's: here every warp is sampled
+                if copies.is_way(pair, j):  # what the decision is, is another check's: here every warp is sampled
                     continue
                 plain[j] = None if j in patches else _compile(pair, j)
                 written |= code[j].writes
         if pair.findings.failed(_EFFECTS, pair.name):
             return None
         observed = register_bits(pair, accesses.values())
-        graph = BlockGraph(pair.output.before(pair.align.copy.start) if pair.align.copy else pair.output)
+        graph = BlockGraph(pair.output.without(pair.align.copy))
         steps: list[list[int | _Clobber | _Site | _End]] = []
         for block in graph.blocks:
             does: list[int | _Clobber | _Site | _End] = []
-            for j in block:
+            for j in block if block.start not in pair.align.copy else ():
                 if j in first:
                     does.append(_Site(first[j]))
                 if j in plain:

@@ -37,7 +37,7 @@ def check(pair: Pair) -> dict[int, int]:
         return {}
     for _, island in islands:
         for j in island:
-            if not copies.is_decision(pair, j):
+            if not copies.is_way(pair, j):
                 _allowed(pair, pair.output.code[j])
     if pair.claim is None:
         pair.skip(_EFFECTS, "where stores go and what is patched at load is only known with a trace map")
@@ -87,7 +87,7 @@ def _patches(pair: Pair) -> dict[int, str] | None:
             why = f"map patches an unknown value {value!r}"
         elif not start <= offset < end or inside != 4:
             why = f"map patches file offset {offset:#x}, which is no immediate of this kernel"
-        elif origin[index] >= 0 or index in pair.align.padding:
+        elif origin[index] >= 0 or index in pair.align.padding or index in pair.align.copy:
             why = f"map patches an instruction of the kernel at file offset {offset:#x}"
         elif pair.output.code[index].word >> 32 & 0xFFFFFFFF:
             why = f"patched immediate at {offset:#x} is not zero before loading"

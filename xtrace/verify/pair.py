@@ -56,7 +56,7 @@ class Pair:
         return self.align.target_index(old // self.word_bytes) * self.word_bytes
 
     def row_off(self, old: int) -> int:
-        """The same for a row of a debug table: the original's end is the end of the traced code."""
+        """The same for a row of a debug table: the first begins with the first instruction where there is a copy."""
         return self.align.row_index(old // self.word_bytes) * self.word_bytes
 
     def fail(self, promise: Promise, why: str, ins: Instruction | None = None, *, side: str = "traced") -> None:

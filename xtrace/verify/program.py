@@ -8,7 +8,7 @@ few thousand integer operations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xtrace.isa.model import Flow, Instruction, RegisterLayout
 
@@ -46,12 +46,13 @@ class Program:
                     work.append(j)
         return seen
 
-    def before(self, end: int) -> Program:
-        """The part of the code in front of an instruction that begins a block, without the ways that leave it."""
-        succ, pred = ([[j for j in targets if j < end] for targets in side[:end]] for side in (self.succ, self.pred))
-        starts, entries, unknown = ([i for i in x if i < end] for x in (self.starts, self.entries, self.unknown))
-        probe, block_of = self.probe[:end], self.block_of[:end]
-        return Program(self.code[:end], succ, pred, starts, entries, unknown, probe, self.layout, block_of)
+    def without(self, gone: range) -> Program:
+        """The same code with no way into or out of a part of it."""
+        succ, pred = (
+            [[] if i in gone else [j for j in side[i] if j not in gone] for i in range(len(self.code))]
+            for side in (self.succ, self.pred)
+        )
+        return replace(self, succ=succ, pred=pred)
 
     def blocks(self) -> list[range]:
         ends = [*self.starts[1:], len(self.code)]

@@ -1,7 +1,8 @@
 """The decision of a sampled kernel: a few instructions in the prologue, and one branch.
 
-A warp that the rule does not take goes to the untouched copy of the kernel. The branch is guarded by a vector
-predicate that is the same in all lanes, as the rule is about the warp: it never splits a warp.
+A warp that the rule does not take goes to the untouched copy of the kernel, which stands right behind the prologue. The
+branch is guarded by a vector predicate that is the same in all lanes, as the rule is about the warp: it never splits a
+warp. The others end the prologue with a branch over the copy.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 
 from . import encode as e
 from .encode import Op
+from .schedule import Island, schedule
 
-__all__ = ["COPY", "Decision"]
+__all__ = ["COPY", "TRACED", "Decision", "way_over"]
 
 COPY = "copy"  # where the branch goes: the first instruction of the copy
+TRACED = "traced"  # where warps that are traced go on: behind the copy
 _WORD = 1 << 32
 
 
@@ -68,3 +71,8 @@ class Decision:
                 test(e.compare(self.predicate, "EQ", e.RZ, x, also))
         # No result of a probe is still on its way when the untouched code begins.
         return [*ops, e.branch(COPY).guarded(self.predicate, negated=True).waiting(1 << scoreboard)]
+
+
+def way_over() -> Island:
+    """The branch over the copy with which the prologue ends."""
+    return schedule([e.branch(TRACED)])
