@@ -6,7 +6,7 @@ import copy
 import random
 from typing import Any
 
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 
 __all__ = ["ADDRESS_MUTATORS"]
 

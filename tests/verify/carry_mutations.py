@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.verify.fields import get, put
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
 __all__ = ["CARRY_MUTATORS"]

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 
 __all__ = ["DERIVED_MUTATORS"]
 

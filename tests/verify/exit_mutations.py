@@ -6,7 +6,7 @@ import copy
 import random
 
 from tests.verify.fields import put
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 
 __all__ = ["EXIT_MUTATORS"]
 

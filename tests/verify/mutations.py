@@ -1,130 +1,12 @@
-"""Faults to plant in a traced image. Each must be caught: this is the evidence that the verifier verifies.
-
-A mutator gets a subject and a random generator and returns a mutant, or ``None`` where the subject has no place for
-this fault. The hash in the map is always brought along, so that no mutant is caught by it alone.
-"""
+"""Faults to plant in a traced image. Each must be caught: this is the evidence that the verifier verifies."""
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import random
-import struct
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
-from xtrace import isa
-from xtrace.image import Image, Kernel, elf, parse
-from xtrace.image.info import read_info
-from xtrace.isa.model import Flow, Instruction, Latency
-
-CODE = ("instructions", "targets", "liveness", "hazards", "effects")
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A damaged pair and the promises of which at least one must be reported as broken."""
-
-    data: bytes
-    map: dict[str, Any]
-    what: str
-    expected: tuple[str, ...]
-
-
-class Subject:
-    """A traced image of one kernel, taken apart without the verifier's help."""
-
-    def __init__(
-        self, label: str, original: bytes, data: bytes, trace_map: dict[str, Any], kernel: str, *, tight: bool = True
-    ) -> None:
-        self.tight = tight  # no probe word stalls longer than a dependence asks for
-        self.label, self.original, self.data, self.map = label, original, data, trace_map
-        self.before: Image = parse(original, label)
-        self.after: Image = parse(data, label)
-        self.old: Kernel = self.before.kernel(kernel)
-        self.new: Kernel = self.after.kernel(kernel)
-        self.model = isa.for_arch(self.before.arch)
-        self.claim = next(k for k in trace_map["kernels"] if k["name"] == kernel)
-
-    @cached_property
-    def code(self) -> tuple[Instruction, ...]:
-        return self.model.decode(self.old.text)
-
-    @cached_property
-    def traced(self) -> tuple[Instruction, ...]:
-        return self.model.decode(self.new.text)
-
-    @cached_property
-    def position(self) -> list[int]:
-        """Traced index of each original instruction."""
-        words = {i["pc"] // 16: i["words"] for i in self.claim["islands"]}
-        result, shift = [], self.copied
-        for i in range(len(self.code)):
-            shift += words.get(i, 0)
-            result.append(i + shift)
-        return result
-
-    @cached_property
-    def copied(self) -> int:
-        """Words of the second copy of the code, which stands in front of the first instruction."""
-        return int((self.claim.get("copy") or {"words": 0})["words"])
-
-    @cached_property
-    def islands(self) -> list[tuple[int, range]]:
-        """(original index of the site, traced indices of the island)."""
-        found = []
-        for island in self.claim["islands"]:
-            i = island["pc"] // 16
-            end = self.position[i] - (0 if i else self.copied)
-            found.append((i, range(end - island["words"], end)))
-        return found
-
-    @cached_property
-    def probes(self) -> list[tuple[int, int]]:
-        """(traced index, original index of the site) of every probe word."""
-        return [(j, i) for i, island in self.islands for j in island]
-
-    def ends(self, i: int) -> bool:
-        """Whether the warp certainly ends with original instruction i."""
-        return self.code[i].flow is Flow.EXIT and not self.code[i].guard
-
-    def code_in(self, data: bytes) -> bytes:
-        """The kernel's code in a damaged copy of the traced image."""
-        return data[self.new.offset : self.new.offset + len(self.new.text)]
-
-    def words(self) -> list[int]:
-        return [ins.word for ins in self.traced]
-
-    def mutant(
-        self, words: list[int], what: str, *expected: str, claim: Callable[[dict[str, Any]], None] | None = None
-    ) -> Mutant:
-        text = b"".join(w.to_bytes(16, "little") for w in words)
-        assert len(text) == len(self.new.text)
-        data = self.data[: self.new.offset] + text + self.data[self.new.offset + len(text) :]
-        return self.file(data, what, *expected, claim=claim)
-
-    def file(
-        self, data: bytes, what: str, *expected: str, claim: Callable[[dict[str, Any]], None] | None = None
-    ) -> Mutant:
-        changed = copy.deepcopy(self.map)
-        changed["output"]["sha256"] = hashlib.sha256(data).hexdigest()
-        if claim is not None:
-            claim(next(k for k in changed["kernels"] if k["name"] == self.new.name))
-        return Mutant(data, changed, f"{self.label}: {what}", expected)
-
-
-Mutator = Callable[[Subject, random.Random], Mutant | None]
-
-
-def _bits(value: int, first: int, width: int) -> int:
-    return value >> first & ((1 << width) - 1)
-
-
-def _put(value: int, first: int, width: int, field: int) -> int:
-    return value & ~(((1 << width) - 1) << first) | field << first
-
+from tests.verify.file_mutations import FILE_MUTATORS
+from tests.verify.subject import CODE, Mutant, Mutator, Subject, put
+from xtrace.isa.model import Flow, Latency
 
 # --- the kernel's own instructions ------------------------------------------------------------------------------------
 
@@ -147,7 +29,7 @@ def edit_wait_mask(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     i = rng.choice(waiting)
     words = s.words()
-    words[s.position[i]] = _put(words[s.position[i]], 116, 6, rng.choice([0, 63, s.code[i].control.wait_mask ^ 1]))
+    words[s.position[i]] = put(words[s.position[i]], 116, 6, rng.choice([0, 63, s.code[i].control.wait_mask ^ 1]))
     return s.mutant(words, f"wait mask of `{s.code[i].text}`", "instructions")
 
 
@@ -216,12 +98,12 @@ def live_register(s: Subject, rng: random.Random) -> Mutant | None:
         ins, words = s.traced[j], s.words()
         if ins.base == "ELECT" and (live := _read_soon(s, i, "P")):
             p = rng.choice(live)
-            words[j] = _put(words[j], 81, 3, p)
+            words[j] = put(words[j], 81, 3, p)
             if ins.writes & pred.mask != pred.bit(p):
                 return s.mutant(words, f"`{ins.text}` writes P{p}, live at {s.code[i].text}", "liveness")
         elif ins.writes & gpr.mask and (live := _read_soon(s, i, "R")):
             r = rng.choice(live)
-            words[j] = _put(words[j], 16, 8, r)
+            words[j] = put(words[j], 16, 8, r)
             return s.mutant(words, f"`{ins.text}` writes R{r}, live at {s.code[i].text}", "liveness")
     return None
 
@@ -240,7 +122,7 @@ def live_uniform_register(s: Subject, rng: random.Random) -> Mutant | None:
         j, i = rng.choice(later)
         if live := _read_soon(s, i, "UR"):
             u, words = rng.choice(live), s.words()
-            words[j] = _put(words[j], 16, 8, u)
+            words[j] = put(words[j], 16, 8, u)
             return s.mutant(words, f"`{s.traced[j].text}` writes UR{u}", "liveness")
     return None
 
@@ -278,7 +160,7 @@ def delete_wait(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j = rng.choice(needed)
     words = s.words()
-    words[j] = _put(words[j], 116, 6, 0)
+    words[j] = put(words[j], 116, 6, 0)
     return s.mutant(words, f"no wait at `{s.traced[j].text}` {s.traced[j].pc:#x}", "hazards", "liveness")
 
 
@@ -291,14 +173,14 @@ def lower_stall(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j = rng.choice(long)
     words = s.words()
-    words[j] = _put(words[j], 105, 5, 17)
+    words[j] = put(words[j], 105, 5, 17)
     return s.mutant(words, f"stall 1 at `{s.traced[j].text}` {s.traced[j].pc:#x}", "hazards")
 
 
 def illegal_stall(s: Subject, rng: random.Random) -> Mutant:
     j, _ = rng.choice(s.probes)
     words, code = s.words(), rng.choice((0, 16, 28, 29, 30, 31))
-    words[j] = _put(words[j], 105, 5, code)
+    words[j] = put(words[j], 105, 5, code)
     return s.mutant(words, f"stall code {code} at `{s.traced[j].text}`", "hazards", "instructions")
 
 
@@ -329,7 +211,7 @@ def reuse_scoreboard(s: Subject, rng: random.Random) -> Mutant | None:
     j, held = rng.choice(places)
     sb = rng.choice([k for k in range(6) if held >> k & 1])
     words = s.words()
-    words[j] = _put(words[j], 113, 3, sb)
+    words[j] = put(words[j], 113, 3, sb)
     return s.mutant(words, f"`{s.traced[j].text}` claims scoreboard {sb} of the kernel", "hazards")
 
 
@@ -392,9 +274,9 @@ def stray_store(s: Subject, rng: random.Random) -> Mutant | None:
     words = s.words()
     if rng.random() < 0.5:
         offset = rng.choice((1 << 20, -(1 << 20), s.claim["slot"]["stride"], -65536)) & 0xFFFFFF
-        words[j] = _put(words[j], 40, 24, offset)
+        words[j] = put(words[j], 40, 24, offset)
     else:
-        words[j] = _put(words[j], 64, 6, rng.choice((4, 6, 8, 20)))
+        words[j] = put(words[j], 64, 6, rng.choice((4, 6, 8, 20)))
     return s.mutant(words, f"`{s.traced[j].text}` stores elsewhere", "effects", "liveness", "hazards")
 
 
@@ -407,141 +289,6 @@ def copied_store(s: Subject, rng: random.Random) -> Mutant | None:
     ins, words = rng.choice(stores), s.words()
     words[j] = ins.word
     return s.mutant(words, f"probe word is `{ins.text}`", "effects")
-
-
-# --- resources and tables ---------------------------------------------------------------------------------------------
-
-
-def underreport_registers(s: Subject, rng: random.Random) -> Mutant | None:
-    section = s.after.section_named(".nv.info")
-    assert section is not None
-    for record in read_info(s.data, section, "test"):
-        if record.attr == 0x2F and int.from_bytes(record.payload[:4], "little") == s.new.symbol:
-            count = s.new.registers - rng.randrange(1, 9)
-            data = bytearray(s.data)
-            struct.pack_into("<I", data, record.payload_offset + 4, count)
-            return s.file(
-                bytes(data),
-                f"{count} registers instead of {s.new.registers}",
-                "resources",
-                claim=lambda k, n=count: k.update(registers={"before": s.old.registers, "after": n}),
-            )
-    return None
-
-
-def overreport_registers(s: Subject, rng: random.Random) -> Mutant | None:
-    section = s.after.section_named(".nv.info")
-    assert section is not None
-    for record in read_info(s.data, section, "test"):
-        if record.attr == 0x2F and int.from_bytes(record.payload[:4], "little") == s.new.symbol:
-            data = bytearray(s.data)
-            struct.pack_into("<I", data, record.payload_offset + 4, s.new.registers + rng.randrange(1, 20))
-            return s.file(bytes(data), "more registers than needed", "resources")
-    return None
-
-
-def overlap_sections(s: Subject, rng: random.Random) -> Mutant:
-    filled = [x for x in s.after.sections if x.file_size > 16]
-    a, b = rng.sample(filled, 2)
-    data = bytearray(s.data)
-    where = s.after.header.shoff + a.index * elf.SHDR.size + 24
-    struct.pack_into("<Q", data, where, b.offset + rng.choice((0, 4, 8)))
-    return s.file(bytes(data), f"{a.name[:40]} lies over {b.name[:40]}", "wellformed")
-
-
-def stale_attribute(s: Subject, rng: random.Random) -> Mutant | None:
-    pairs = [(a, b) for a, b in zip(s.old.info, s.new.info, strict=True) if a.payload != b.payload]
-    if not pairs:
-        return None
-    old, new = rng.choice(pairs)
-    data = bytearray(s.data)
-    data[new.payload_offset : new.payload_offset + len(new.payload)] = old.payload
-    return s.file(bytes(data), f"stale attribute {old.attr:#x}", "targets")
-
-
-def wrong_symbol(s: Subject, rng: random.Random) -> Mutant:
-    symbol = s.after.symbols[s.new.symbol]
-    data = bytearray(s.data)
-    size = rng.choice([len(s.old.text), symbol.size - 16, symbol.size - 128])
-    struct.pack_into("<Q", data, symbol.offset + 16, size)
-    return s.file(bytes(data), f"symbol size {size:#x} instead of {symbol.size:#x}", "targets", "wellformed")
-
-
-def stray_byte(s: Subject, rng: random.Random) -> Mutant:
-    """One byte of the file changes anywhere but in the code."""
-    text = [range(k.offset, k.offset + len(k.text)) for k in s.after.kernels]
-    while True:
-        at = rng.randrange(len(s.data))
-        if not any(at in r for r in text):
-            break
-    data = bytearray(s.data)
-    data[at] ^= 1 << rng.randrange(8)
-    return s.file(bytes(data), f"byte {at:#x}", "wellformed", "targets", "resources", "instructions")
-
-
-# --- maps that lie ----------------------------------------------------------------------------------------------------
-
-
-def lying_islands(s: Subject, rng: random.Random) -> Mutant:
-    n, how = rng.randrange(len(s.claim["islands"])), rng.randrange(4)
-    islands = copy.deepcopy(s.claim["islands"])
-    if how == 0:
-        islands[n]["pc"] += rng.choice((16, 32)) if islands[n]["pc"] == 0 else rng.choice((16, -16, 32))
-    elif how == 1:
-        islands[n]["words"] += rng.choice((1, -1))
-    elif how == 2:
-        del islands[n]
-    else:
-        islands[n]["pc"] += 8
-    return s.file(
-        s.data, f"map lies about island {n} ({how})", "instructions", claim=lambda k: k.update(islands=islands)
-    )
-
-
-def lying_patches(s: Subject, rng: random.Random) -> Mutant:
-    patches = copy.deepcopy(s.claim["patches"])
-    n, how = rng.randrange(len(patches)), rng.randrange(3)
-    if how == 0:
-        patches[n]["offset"] += rng.choice((16, -16, 4, 1, 1 << 14))
-    elif how == 1:
-        value = patches[n]["value"]
-        patches = [p for p in patches if p["value"] != value]
-    else:
-        i = rng.randrange(len(s.code))
-        patches[n]["offset"] = s.new.offset + 16 * s.position[i] + 4
-    return s.file(s.data, f"map lies about patch {n} ({how})", "effects", claim=lambda k: k.update(patches=patches))
-
-
-def lying_numbers(s: Subject, rng: random.Random) -> Mutant | None:
-    sites = copy.deepcopy(s.claim["sites"])
-    records = [x for x in sites if x["id"] is not None]
-    if not records:
-        return None
-    rng.choice(records)["id"] += rng.choice((1000, 100000))
-    return s.file(s.data, "map names a site by another number", "effects", claim=lambda k: k.update(sites=sites))
-
-
-def odd_register(s: Subject, rng: random.Random) -> Mutant | None:
-    """A 64-bit store takes its data from an odd register: the disassembler does not mind, the hardware does."""
-    stores = [j for j, _ in s.probes if s.traced[j].opcode in ("STG.E.64", "STG.E.128")]
-    if not stores:
-        return None
-    j = rng.choice(stores)
-    words = s.words()
-    words[j] ^= 1 << 32
-    return s.mutant(words, f"odd register in `{s.traced[j].text}`", "effects")
-
-
-def lying_registers(s: Subject, rng: random.Random) -> Mutant | None:
-    used = 0
-    for j, i in s.probes:
-        used |= (s.traced[j].reads | s.traced[j].writes) if i else 0
-    names = list(s.claim["probe_registers"])
-    hidden = [n for n in names if n in s.model.layout.names(used)]
-    if not hidden:
-        return None
-    names.remove(rng.choice(hidden))
-    return s.file(s.data, "map hides a probe register", "liveness", claim=lambda k: k.update(probe_registers=names))
 
 
 MUTATORS: tuple[Mutator, ...] = (
@@ -563,15 +310,5 @@ MUTATORS: tuple[Mutator, ...] = (
     forbidden_effect,
     stray_store,
     copied_store,
-    underreport_registers,
-    overreport_registers,
-    overlap_sections,
-    stale_attribute,
-    wrong_symbol,
-    stray_byte,
-    lying_islands,
-    lying_patches,
-    lying_registers,
-    lying_numbers,
-    odd_register,
+    *FILE_MUTATORS,
 )

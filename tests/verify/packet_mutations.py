@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
 __all__ = ["PACKET_MUTATORS"]

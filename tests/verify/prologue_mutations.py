@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable
 
 from tests.verify import handmade as h
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
 __all__ = ["PROLOGUE_MUTATORS", "first_record", "moved"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.verify.mutations import CODE, Mutant, Mutator, Subject
+from tests.verify.subject import CODE, Mutant, Mutator, Subject
 from xtrace.image import eiattr
 from xtrace.isa.model import Flow, Instruction
 

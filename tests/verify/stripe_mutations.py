@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from tests.verify.fields import get, put
-from tests.verify.mutations import Mutant, Mutator, Subject
+from tests.verify.subject import Mutant, Mutator, Subject
 
 __all__ = ["STRIPE_MUTATORS"]
 

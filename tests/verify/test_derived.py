@@ -10,7 +10,7 @@ import pytest
 
 from tests.analysis.assembly import LAYOUT, assembled
 from tests.verify.derived_mutations import DERIVED_MUTATORS
-from tests.verify.mutations import Mutator
+from tests.verify.subject import Mutator
 from tests.verify.test_addresses import subjects
 from tests.verify.test_mutations import MANY, campaign
 from xtrace.analysis.affine import Affine, Form, minus

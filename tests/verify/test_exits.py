@@ -9,7 +9,7 @@ import pytest
 
 from tests.splice.conftest import image
 from tests.verify.exit_mutations import EXIT_MUTATORS
-from tests.verify.mutations import Mutator, Subject
+from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import MANY, campaign
 from xtrace.splice import Options, apply, plan
 from xtrace.verify import verify

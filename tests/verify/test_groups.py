@@ -9,7 +9,7 @@ import pytest
 
 from tests.verify import handmade as h
 from tests.verify.group_mutations import GROUP_MUTATORS
-from tests.verify.mutations import Mutator, Subject
+from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import campaign
 from xtrace.image import load
 from xtrace.splice import Options, apply, plan

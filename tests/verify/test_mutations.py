@@ -13,8 +13,8 @@ import pytest
 from tests.disassembly import prime
 from tests.verify import handmade as h
 from tests.verify.mutations import MUTATORS as GENERAL
-from tests.verify.mutations import Mutator, Subject
 from tests.verify.packet_mutations import PACKET_MUTATORS
+from tests.verify.subject import Mutator, Subject
 from xtrace.errors import XtraceError
 from xtrace.image import load
 from xtrace.splice import Options, apply, plan

@@ -9,8 +9,8 @@ from functools import lru_cache
 import pytest
 
 from tests.verify import handmade as h
-from tests.verify.mutations import Mutator, Subject
 from tests.verify.prologue_mutations import PROLOGUE_MUTATORS, moved
+from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import campaign
 from xtrace.image import load
 from xtrace.splice import apply, plan

@@ -11,9 +11,9 @@ import pytest
 
 from tests.verify import handmade as h
 from tests.verify.mutations import MUTATORS as GENERAL
-from tests.verify.mutations import Mutator, Subject
 from tests.verify.packet_mutations import PACKET_MUTATORS
 from tests.verify.sampling_mutations import SAMPLING_MUTATORS
+from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import MANY, campaign
 from xtrace.errors import Unsupported
 from xtrace.image import load, parse, tables

@@ -10,7 +10,7 @@ import pytest
 
 from tests.splice.conftest import image
 from tests.verify import handmade as h
-from tests.verify.mutations import Subject
+from tests.verify.subject import Subject
 from tests.verify.test_rules import certificate, failed
 from xtrace.splice import Options, apply, plan
 from xtrace.verify import verify

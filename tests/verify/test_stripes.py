@@ -9,8 +9,8 @@ import pytest
 
 from tests.splice.conftest import image
 from tests.verify.carry_mutations import CARRY_MUTATORS
-from tests.verify.mutations import Mutator, Subject
 from tests.verify.stripe_mutations import STRIPE_MUTATORS
+from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import MANY, campaign
 from xtrace.sampling import Sampling
 from xtrace.splice import Clocks, Options, SpliceResult, Stripes, apply, plan
