@@ -15,7 +15,7 @@ import numpy.typing as npt
 from xtrace.runtime.buffers import TraceBytes
 from xtrace.runtime.device import Device
 from xtrace.sampling import Sampling
-from xtrace.trace.layout import packets
+from xtrace.trace.mapped_packets import packets
 from xtrace.trace.packets import Events, chunks, plausible, read_events
 from xtrace.trace.tags import QUAD, Tags
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xtrace.errors import BadInput, Unsupported
 from xtrace.sampling import EVERYTHING, Sampling
-from xtrace.trace.tags import MAX_SITES as PACKET_SITES
-from xtrace.trace.tags import MAX_TAG, MAX_WORDS, QUAD, SHORTEST, Address, Packet, Tags
+from xtrace.trace.mapped_packets import malformed, packets
+from xtrace.trace.tags import QUAD, Packet, Tags
 from xtrace.trace.terms import Derived, Term
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "cta_shape",
     "kernel_layout",
     "kernel_sites",
-    "packets",
 ]
 
 SCHEMA = "xtrace/map/2"
@@ -33,7 +32,6 @@ SCHEMAS = (SCHEMA, SCHEMA_WITH_ADDRESSES, SCHEMA_WITH_DERIVED, SCHEMA_WITH_STRIP
 STORED_SCHEMAS = (*SCHEMAS, "xtrace/map/1")  # of maps inside trace files
 MAX_SITES = 1 << 20
 MAX_TERMS = 64  # of a derived address
-_VALUE: Mapping[str, Any] = {"offset": 0}  # stands for the address of a site that records a value
 MAX_SLACK_BYTES = 512
 MIN_RING_BYTES = 32
 CLOCK_BYTES = 4  # of one event in a packet
@@ -141,14 +139,14 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
             hint="splice the kernel again with this version and trace it again",
         )
     if ring < MIN_RING_BYTES or ring & (ring - 1):
-        raise _malformed(f"kernel {name}: a ring must be a power of two of at least {MIN_RING_BYTES} bytes")
+        raise malformed(f"kernel {name}: a ring must be a power of two of at least {MIN_RING_BYTES} bytes")
     if stride % QUAD or ring > stride:
-        raise _malformed(f"kernel {name}: the stride of a slot must be a multiple of {QUAD} and hold the ring")
+        raise malformed(f"kernel {name}: the stride of a slot must be a multiple of {QUAD} and hold the ring")
     if header_bytes != HEADER_BYTES:
-        raise _malformed(f"kernel {name}: headers of {header_bytes} bytes instead of {HEADER_BYTES}")
+        raise malformed(f"kernel {name}: headers of {header_bytes} bytes instead of {HEADER_BYTES}")
     stripe = slot.get("stripe")
     if stripe is not None and (type(stripe) is not int or stripe not in STRIPES or stride != ring or ring < stripe):
-        raise _malformed(f"kernel {name}: stripes are of {', '.join(map(str, STRIPES))} bytes, in slots of just a ring")
+        raise malformed(f"kernel {name}: stripes are of {', '.join(map(str, STRIPES))} bytes, in slots of just a ring")
     return KernelLayout(
         name=name,
         demangled=known.demangled,
@@ -164,89 +162,12 @@ def kernel_layout(trace_map: Mapping[str, Any], kernel: str) -> KernelLayout:
     )
 
 
-def packets(entry: Mapping[str, Any], ids: Collection[int]) -> tuple[Packet, ...]:
-    """The packets of a kernel's map entry; each of the record sites ``ids`` is in one.
-
-    BadInput XT8101 if they are not so, or larger than a stripe.
-    """
-    name, raw = str(entry.get("name"))[:200], entry.get("packets")
-    if not isinstance(raw, list) or not all(isinstance(item, Mapping) for item in raw):
-        raise _malformed(f"kernel {name}: 'packets' is not a list of objects")
-    recorded = {
-        s.get("id"): _VALUE if s["probe"] == "value" else s.get("address")
-        for s in entry["sites"]
-        if s.get("probe") in ("address", "value")
-    }
-    out: dict[int, Packet] = {}
-    left = set(ids)
-    for item in raw:
-        tag, sites = item.get("tag"), item.get("sites")
-        if type(tag) is not int or not 1 <= tag <= MAX_TAG or tag in out:
-            raise _malformed(f"kernel {name}: packet tags must be distinct and between 1 and {MAX_TAG}")
-        if not isinstance(sites, list) or not 1 <= len(sites) <= PACKET_SITES:
-            raise _malformed(f"kernel {name}: packet {tag} does not list 1 to {PACKET_SITES} sites")
-        for site in sites:
-            if type(site) is not int or site not in left:
-                raise _malformed(f"kernel {name}: packet {tag} names no record site, or one of another packet")
-            left.remove(site)
-        out[tag] = _packet(item, recorded, f"kernel {name}: packet {tag}")
-        stripe = (entry.get("slot") or {}).get("stripe")
-        if stripe is not None and QUAD * out[tag].quads > stripe:
-            raise _malformed(f"kernel {name}: packet {tag} is larger than a stripe of {stripe} bytes")
-    if left:
-        raise _malformed(f"kernel {name}: site {min(left)} is in no packet")
-    return tuple(out.values())
-
-
-def _packet(item: Mapping[str, Any], recorded: Mapping[Any, Any], what: str) -> Packet:
-    tag, sites = item["tag"], item["sites"]
-    numbers = [n for n in sites if n in recorded]
-    if (short := item.get("short_clocks", False)) is not False:
-        if short is not True or numbers or {"flush", "uncleared"} & set(item) or len(sites) < SHORTEST:
-            raise _malformed(f"{what} cannot have short clocks")
-        return Packet(tag, tuple(sites), short=True)
-    if not numbers:
-        return Packet(tag, tuple(sites), uncleared=_uncleared(item, sites, what))
-    clocks = item.get("clocks")
-    if item.get("addresses") != numbers:
-        raise _malformed(f"{what} does not list the addresses of its accesses in order")
-    if not isinstance(clocks, list) or clocks != [n for n in sites if n in clocks] or clocks[-1:] != sites[-1:]:
-        raise _malformed(f"{what} does not list clocks of its sites in order, up to the last one")
-    addresses: list[Address] = []
-    for n in numbers:
-        claim = recorded[n]
-        offset, witness = (claim.get("offset"), claim.get("made_with")) if isinstance(claim, Mapping) else (None, None)
-        if type(offset) is not int or not -(1 << 31) <= offset < 1 << 31:
-            raise _malformed(f"{what}: the address of site {n} has no offset")
-        telling = [numbers[k] for k, x in enumerate(addresses) if x.made_with is None and not x.value]
-        if witness is not None and witness not in telling:
-            raise _malformed(f"{what}: site {n} is made with no earlier access of the packet that tells for itself")
-        made_with = None if witness is None else numbers.index(witness)
-        addresses.append(Address(sites.index(n), offset, made_with, claim is _VALUE))
-    own = tuple(sites.index(n) for n in clocks)
-    packet = Packet(tag, tuple(sites), tuple(addresses), own, uncleared=_uncleared(item, clocks, what))
-    if packet.words > MAX_WORDS:
-        raise _malformed(f"{what} has more than {MAX_WORDS} words")
-    return packet
-
-
-def _uncleared(item: Mapping[str, Any], clocks: Sequence[int], what: str) -> tuple[int, ...]:
-    """Numbers of the events that may be left over from an earlier packet; they, and those before, have own clocks."""
-    sites, listed = item["sites"], item.get("uncleared", [])
-    if not isinstance(listed, list) or listed != [n for n in sites[:-1] if n in listed] or (listed and "flush" in item):
-        raise _malformed(f"{what} does not list its uncleared events in order, without the last")
-    numbers = tuple(sites.index(n) for n in listed)
-    if any(sites[k] not in clocks for n in numbers for k in (n, max(n - 1, 0))):
-        raise _malformed(f"{what} has an uncleared event that may have another one's clock")
-    return numbers
-
-
 def _entry(trace_map: Mapping[str, Any], kernel: str) -> Mapping[str, Any]:
     if not isinstance(trace_map, Mapping) or trace_map.get("schema") not in STORED_SCHEMAS:
-        raise _malformed(f"no trace map of schema {SCHEMA}")
+        raise malformed(f"no trace map of schema {SCHEMA}")
     kernels = trace_map.get("kernels")
     if not isinstance(kernels, list) or not all(isinstance(k, Mapping) for k in kernels):
-        raise _malformed("'kernels' is not a list of objects")
+        raise malformed("'kernels' is not a list of objects")
     for key in ("name", "demangled"):
         for entry in kernels:
             if entry.get(key) == kernel and isinstance(kernel, str):
@@ -273,7 +194,7 @@ def cta_shape(value: object, what: str, limit: int) -> tuple[int, int, int]:
 def _kernel_sites(entry: Mapping[str, Any]) -> KernelSites:
     name, demangled = entry.get("name"), entry.get("demangled", "")
     if not isinstance(name, str) or not isinstance(demangled, str):
-        raise _malformed("a kernel's name is not text")
+        raise malformed("a kernel's name is not text")
     slot = entry.get("slot")
     if slot is None:
         raise BadInput(
@@ -283,7 +204,7 @@ def _kernel_sites(entry: Mapping[str, Any]) -> KernelSites:
             hint="splice this kernel, or choose another one",
         )
     if not isinstance(slot, Mapping):
-        raise _malformed(f"kernel {name}: no 'slot'")
+        raise malformed(f"kernel {name}: no 'slot'")
     block = entry.get("block")
     sites = _sites(entry, name)
     derived, derived_sites = _derived(entry, sites, name)
@@ -302,23 +223,23 @@ def _derived(
 ) -> tuple[tuple[Derived, ...], tuple[Site, ...]]:
     raw = entry.get("derived", [])
     if not isinstance(raw, list) or len(raw) > MAX_SITES:
-        raise _malformed(f"kernel {name}: 'derived' is not a list of at most {MAX_SITES}")
+        raise malformed(f"kernel {name}: 'derived' is not a list of at most {MAX_SITES}")
     leaders, values = {s.id for s in sites if s.access}, {s.id for s in sites if s.value}
     shown = _sites({"sites": raw}, name)
     if {s.id for s in shown} & {s.id for s in sites}:
-        raise _malformed(f"kernel {name}: a derived access has the number of a record site")
+        raise malformed(f"kernel {name}: a derived access has the number of a record site")
     found = []
     for item in raw:
         terms, offset = item.get("terms"), item.get("offset")
         if item.get("from") not in leaders or not isinstance(terms, list) or len(terms) > MAX_TERMS:
-            raise _malformed(f"kernel {name}: derived access {item.get('id')} follows from no recorded one")
+            raise malformed(f"kernel {name}: derived access {item.get('id')} follows from no recorded one")
         if not all(isinstance(t, Mapping) and t.get("site") in values for t in terms):
-            raise _malformed(f"kernel {name}: derived access {item['id']} needs what no site records")
+            raise malformed(f"kernel {name}: derived access {item['id']} needs what no site records")
         numbers = (offset, *(t.get("times") for t in terms))
         if not all(type(n) is int and -(1 << 63) <= n < 1 << 63 for n in numbers):
-            raise _malformed(f"kernel {name}: derived access {item['id']} has a number of more than 64 bits")
+            raise malformed(f"kernel {name}: derived access {item['id']} has a number of more than 64 bits")
         if not all(t.get("part") in ("pair", "low", "high") and type(t.get("signed")) is bool for t in terms):
-            raise _malformed(f"kernel {name}: a term of derived access {item['id']} has no part or sign")
+            raise malformed(f"kernel {name}: a term of derived access {item['id']} has no part or sign")
         parts = tuple(Term(t["site"], t["part"], t["signed"], t["times"]) for t in terms)
         found.append(Derived(item["id"], item["from"], item["offset"], parts))
     return tuple(found), tuple(replace(site, access=True) for site in shown)
@@ -327,21 +248,21 @@ def _derived(
 def _sites(entry: Mapping[str, Any], name: str) -> tuple[Site, ...]:
     raw = entry.get("sites")
     if not isinstance(raw, list) or len(raw) > MAX_SITES:
-        raise _malformed(f"kernel {name}: 'sites' is not a list of at most {MAX_SITES}")
+        raise malformed(f"kernel {name}: 'sites' is not a list of at most {MAX_SITES}")
     sites: dict[int, Site] = {}
     for item in raw:
         if not isinstance(item, Mapping):
-            raise _malformed(f"kernel {name}: a site is not an object")
+            raise malformed(f"kernel {name}: a site is not an object")
         if item.get("id") is None and item.get("kind") in ("entry", "exit"):
             continue  # kept in the warp's header, not in records
         number, pc = item.get("id"), item.get("pc")
         op, phase = item.get("op"), item.get("phase")
         if type(number) is not int or not 1 <= number < 1 << 32 or number in sites:
-            raise _malformed(f"kernel {name}: site ids must be distinct and between 1 and 2**32 - 1")
+            raise malformed(f"kernel {name}: site ids must be distinct and between 1 and 2**32 - 1")
         if type(pc) is not int or not 0 <= pc < 1 << 31:
-            raise _malformed(f"kernel {name}: site {number} has no valid 'pc'")
+            raise malformed(f"kernel {name}: site {number} has no valid 'pc'")
         if not isinstance(op, str) or not isinstance(phase, str):
-            raise _malformed(f"kernel {name}: site {number} needs texts 'op' and 'phase'")
+            raise malformed(f"kernel {name}: site {number} needs texts 'op' and 'phase'")
         probe = item.get("probe")
         sites[number] = Site(number, phase, op, pc, probe == "address", probe == "value")
     return tuple(sites[number] for number in sorted(sites))
@@ -350,9 +271,5 @@ def _sites(entry: Mapping[str, Any], name: str) -> tuple[Site, ...]:
 def _number(slot: Mapping[str, Any], key: str, name: str) -> int:
     value = slot.get(key)
     if type(value) is not int or not 0 <= value <= 1 << 40:
-        raise _malformed(f"kernel {name}: slot '{key}' is not a size in bytes")
+        raise malformed(f"kernel {name}: slot '{key}' is not a size in bytes")
     return value
-
-
-def _malformed(what: str) -> BadInput:
-    return BadInput("XT8101", f"malformed trace map: {what}", hint="use the map written together with the traced image")
