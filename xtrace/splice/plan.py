@@ -14,7 +14,6 @@ from xtrace.isa.nvidia.prologue import PrologueRegisters
 from xtrace.probe import Site, select, validate
 
 from .accesses import place_accesses
-from .ahead import place_ahead
 from .chains import chains, reached, single, split
 from .derive import Derivation, derive, settled
 from .exits import place_exits, with_descriptor
@@ -37,6 +36,7 @@ from .rotate import rotated_packet
 from .sample import image_rule, refusal
 from .sink import sunk_prologue
 from .stripes import short_words, stripe, striped, wants_stripes, with_base
+from .tags import place_tags
 from .waits import place_waits
 
 __all__ = ["plan", "plan_kernel"]
@@ -113,7 +113,7 @@ def _plan_kernel(
     base = with_base(a, result.state) if wants_stripes(a, options) else None
     _form_packets(result, records, free, options, (base or result.state).bits)
     missing = _number_derived(result, derivation)
-    _place_tags(result, free)
+    place_tags(result, free)
     place_waits(result, free)
     for p in result.islands:
         p.shared_waits = free.shared_waits(p.site.index, p.writes, p.scoreboard)
@@ -275,38 +275,6 @@ def _form_packets(result: KernelPlan, records: list[PlacedSite], free: FreeFinde
 def _depth(a: KernelAnalysis, p: PlacedSite) -> int:
     loop = a.loop_of(p.site.index)
     return 0 if loop is None else loop.depth
-
-
-def _place_tags(result: KernelPlan, free: FreeFinder) -> None:
-    """Move ``MOV tag`` out of loops: into the prologue, where nothing else ever writes the register, else in front of
-    the loop (if scheduled).
-
-    Not into the prologue where warp roles trade registers: those of a role do not exist yet there.
-    """
-    a = result.analysis
-    users: dict[int, int] = {}
-    for packet in result.packets:
-        for n in range(packet.registers.bit_length()):
-            users[n] = users.get(n, 0) + (packet.registers >> n & 1)
-    for p in result.placed:
-        if p.site.kind == "exit" and a.instructions[p.site.index].guard:
-            for n in p.general:
-                users[n] = users.get(n, 0) + 1
-    for packet in result.packets:
-        register = packet.tag_register
-        if register is None:
-            for p in packet.islands:
-                p.stores = [s if s.fill is None else s._replace(fill=packet.tag) for s in p.stores]
-            continue
-        named = a.named >> register & 1
-        packet.preset = result.form is Form.SCHEDULED and not (
-            a.moves_registers or named or users[register] > 1 or not _depth(a, packet.records[0])
-        )
-    if result.form is Form.SCHEDULED:
-        place_ahead(result, free)
-    for packet in result.packets:
-        if packet.tag_register is not None and packet.tag_island is not None and not packet.preset:
-            packet.tag_island.moves.append((packet.tag_register, packet.tag))
 
 
 def _slot(result: KernelPlan, options: Options, size: int = 0) -> SlotLayout:
