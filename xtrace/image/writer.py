@@ -45,7 +45,8 @@ class CodeEdit:
         Old text offset -> new offset of the first word put in front of it; what branches, tables, symbols and line rows
         use.
     copy
-        New text offset of a second copy of the old code, which tables of instructions then name too.
+        New text offset of a second copy of the old code, in front of the first instruction: lists of instructions name
+        it too, rows of debug tables begin behind it.
     """
 
     kernel: str
