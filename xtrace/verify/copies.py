@@ -39,7 +39,8 @@ def find(
     first, beyond = divmod(said["pc"], word_bytes)
     if said["words"] == count and not beyond and 0 < first <= last:
         return range(first, first + count)
-    findings.fail(_INSTRUCTIONS, name, f"the map's copy of the code is not {count} words in front of the traced kernel")
+    why = f"the map's copy of the code is not {count} words in front of the traced ones (older versions: splice again)"
+    findings.fail(_INSTRUCTIONS, name, why)
     return range(0)
 
 
