@@ -56,7 +56,7 @@ def stale_attribute(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     old, new = rng.choice(pairs)
     data = bytearray(s.data)
-    data[new.payload_offset : new.payload_offset + len(new.payload)] = old.payload
+    data[new.payload_offset : new.payload_offset + len(old.payload)] = old.payload  # beside a copy its first half
     return s.file(bytes(data), f"stale attribute {old.attr:#x}", "targets")
 
 

@@ -106,6 +106,7 @@ class Subject:
     def file(
         self, data: bytes, what: str, *expected: str, claim: Callable[[dict[str, Any]], None] | None = None
     ) -> Mutant:
+        assert len(data) == len(self.data), "a fault moves nothing in the file"
         changed = copy.deepcopy(self.map)
         changed["output"]["sha256"] = hashlib.sha256(data).hexdigest()
         if claim is not None:
