@@ -16,7 +16,7 @@ from tests.verify.sampling_mutations import SAMPLING_MUTATORS
 from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import MANY, campaign
 from xtrace.errors import Unsupported
-from xtrace.image import load, parse, tables
+from xtrace.image import CodeEdit, load, parse, rewrite, tables
 from xtrace.sampling import Sampling
 from xtrace.splice import Options, apply, plan
 from xtrace.splice.pad import pad
@@ -88,6 +88,22 @@ def test_the_pad_image_of_a_sampled_kernel_keeps_its_promises() -> None:
     for name in ("instructions", "targets", "liveness", "hazards", "wellformed"):
         assert promises[name] == "PASS"
     assert len(padded.data) == len(subject.data)
+
+
+def test_nothing_may_hide_between_the_copy_and_the_first_instruction() -> None:
+    """Without a map the first instruction may be found further on; what is in front of it is in no island."""
+    image = load(h.GOLDEN / "many_registers.cubin")
+    kernel = image.kernels[0]
+    nops, size = (0x000FC00000000000 << 64 | 0x7918).to_bytes(16, "little") * 8, len(kernel.text)
+    text = nops + kernel.text + nops + kernel.text
+
+    def moved(old: int) -> int:
+        return old + size + 256
+
+    edit = CodeEdit(kernel.name, text, kernel.registers, moved, lambda old: old and moved(old), 128)
+    verdict = verify(image.data, rewrite(image, [edit]))
+    assert verdict.totals["copied_words"] == size // 16
+    assert any("between the copy of the code and the first instruction" in w.why for w in verdict.failures)
 
 
 def test_an_original_that_repeats_itself_is_not_taken_for_a_copy() -> None:

@@ -99,7 +99,7 @@ def derive(needle: Sequence[int], hay: Sequence[int], copy: range = range(0)) ->
     Among equal words the one that continues the current run is taken, else the one that starts the longest run.
     """
     latest = [0] * len(needle)
-    j, first = len(hay) - 1, copy.stop if copy else 0
+    j, first = len(hay) - 1, copy.stop
     for i in range(len(needle) - 1, -1, -1):
         while j >= first and hay[j] != needle[i]:
             j -= 1

@@ -222,7 +222,7 @@ def _alignment(
     hay = [masked_word(word, model, keys) for word in code_words(other.text, size)]
     align = derive(needle, hay, copy)
     if align is None:
-        n = subsequence(needle, hay[copy.stop if copy else 0 :])
+        n = subsequence(needle, hay[copy.stop :])
         why = f"not in the traced kernel at its place in the order ({n} of {len(needle)} found before it)"
         findings.fail(Promise.INSTRUCTIONS, kernel.name, why, code[n].pc, code[n].text, "original")
     return align

@@ -18,6 +18,7 @@ __all__ = ["check", "find", "is_decision", "is_way"]
 _INSTRUCTIONS, _TARGETS = Promise.INSTRUCTIONS, Promise.TARGETS
 _LINE = 128
 _ABOUT_ADDRESSES = (Flow.INDIRECT, Flow.CALL, Flow.RETURN)
+_PREDICATES = frozenset(f"P{k}" for k in range(7))
 _TOGETHER = ("matrix_async", "matrix_commit", "matrix_fence", "matrix_wait", "setmaxreg")
 
 
@@ -50,9 +51,8 @@ def is_way(pair: Pair, j: int) -> bool:
 
 
 def _leads_over(pair: Pair, j: int) -> bool:
-    ins, copy = pair.output.code[j], pair.align.copy
-    first = pair.align.position[0] if pair.align.position else -1
-    return _at_entry(pair, j) and not ins.guard and ins.target == first * pair.word_bytes and first == copy.stop
+    ins = pair.output.code[j]
+    return _at_entry(pair, j) and not ins.guard and ins.target == pair.align.copy.stop * pair.word_bytes
 
 
 def _at_entry(pair: Pair, j: int) -> bool:
@@ -63,9 +63,8 @@ def _at_entry(pair: Pair, j: int) -> bool:
 
 def is_decision(pair: Pair, j: int) -> bool:
     """Whether traced word ``j`` is the probes' branch into the copy: conditional, at the entry, to its first word."""
-    ins, copy = pair.output.code[j], pair.align.copy
-    conditional = ins.guard.lstrip("@!") in {f"P{k}" for k in range(7)}
-    return _at_entry(pair, j) and conditional and ins.target == copy.start * pair.word_bytes
+    ins, start = pair.output.code[j], pair.align.copy.start
+    return _at_entry(pair, j) and ins.guard.lstrip("@!") in _PREDICATES and ins.target == start * pair.word_bytes
 
 
 def check(pair: Pair) -> None:
@@ -78,6 +77,8 @@ def check(pair: Pair) -> None:
     start = copy.start * pair.word_bytes
     if start % _LINE:
         pair.fail(_INSTRUCTIONS, f"the copy of the code begins at {start:#x}, which is no multiple of {_LINE}")
+    if pair.align.position[0] != copy.stop:
+        pair.fail(_INSTRUCTIONS, "words stand between the copy of the code and the first instruction", code[copy.stop])
     for old, j in zip(pair.original.code, copy, strict=True):
         new = code[j]
         if new.word != old.word:

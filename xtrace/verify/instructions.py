@@ -62,7 +62,7 @@ def _without_map(pair: Pair) -> None:
     """The original, code addresses blanked, must be a subsequence of the traced kernel."""
     keys = literal_keys(pair.original.code, pair.literals)
     needle = [masked_word(ins.word, pair.isa, keys) for ins in pair.original.code]
-    traced = pair.output.code[pair.align.copy.stop if pair.align.copy else 0 :]
+    traced = pair.output.code[pair.align.copy.stop :]
     hay = [masked_word(ins.word, pair.isa, keys) for ins in traced]
     found = subsequence(needle, hay)
     if found < len(needle):

@@ -48,6 +48,8 @@ class Program:
 
     def without(self, gone: range) -> Program:
         """The same code with no way into or out of a part of it."""
+        if not gone:
+            return self
         succ, pred = (
             [[] if i in gone else [j for j in side[i] if j not in gone] for i in range(len(self.code))]
             for side in (self.succ, self.pred)
