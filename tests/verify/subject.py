@@ -115,7 +115,3 @@ class Subject:
 
 
 Mutator = Callable[[Subject, random.Random], Mutant | None]
-
-
-def put(value: int, first: int, width: int, field: int) -> int:
-    return value & ~(((1 << width) - 1) << first) | field << first
