@@ -10,7 +10,9 @@ from tests.splice.conftest import TRACEABLE, analysed
 from xtrace.analysis import KernelAnalysis
 from xtrace.splice import KernelPlan, Options, plan_kernel
 from xtrace.splice.chains import between, chains, split
+from xtrace.splice.line import Line
 from xtrace.splice.model import MAX_EVENTS, PlacedSite
+from xtrace.splice.resources import FreeFinder
 
 SPECS = ("pp", "block", "op:*")
 
@@ -127,3 +129,15 @@ def test_a_kernel_that_emits_nothing_twice_gets_a_ring_of_just_its_size() -> Non
     loop = planned("triton_fa_fwd", "pp").slot
     assert loop.stride > loop.ring
     assert planned("triton_softmax", "pp").slot.stripe == 32
+
+
+def test_only_a_wait_that_drains_the_tensor_cores_is_a_free_place_for_a_store() -> None:
+    a = analysed("triton_gemm")
+    records = [PlacedSite(p.site) for p in planned("triton_gemm", "pp").records]
+    free: dict[bool, bool] = {}
+    for chain in chains(a, records, {p.site.index for p in records}):
+        line = Line(a, chain, FreeFinder(a), set(), 0)
+        for k, index in enumerate(chain.places):
+            if "matrix_wait" in a.instructions[index].tags:
+                free["pending=0" in a.instructions[index].tags] = k in line.idle
+    assert free == {True: True, False: False}

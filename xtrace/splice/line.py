@@ -11,7 +11,7 @@ from xtrace.analysis import KernelAnalysis
 
 from .accesses import source_bits
 from .chains import Between, Chain, alone, interferes
-from .deferral import wait_place
+from .deferral import leaves_work, wait_place
 from .model import Form
 from .resources import FreeFinder
 
@@ -55,7 +55,13 @@ class Line:
         self.parked: tuple[int, ...] = ()  # uniform registers of the events, if their clocks are parked
         self.near = self.end = self._commit_place() if self.helpers else []
         self.waits = {e.place for e in chain.events if not e.optional and e.record.site.phase.endswith(" wait")}
-        self.idle = {e.place for e in chain.events if not e.optional and e.record.site.phase == "matrix wait"}
+        self.idle = {
+            e.place
+            for e in chain.events
+            if not e.optional
+            and e.record.site.phase == "matrix wait"
+            and not leaves_work(a.instructions[chain.places[e.place]].tags)
+        }
         self.served_from: int | None = None
         self._late: dict[int, bool] = {}
         self.words = chain.words
@@ -131,8 +137,8 @@ class Line:
     def store_cost(self, place: int, ready: int | None) -> int:
         """Cycles that a store at ``place`` is expected to cost the kernel. ``ready``: where its last clock is captured.
 
-        A warp that is about to wait for the tensor cores has the time. Elsewhere a store waits for its clock, for the
-        memory pipe behind the kernel's own accesses, and for a lane to be elected.
+        A warp that is about to wait until the tensor cores are done has the time. Elsewhere a store waits for its
+        clock, for the memory pipe behind the kernel's own accesses, and for a lane to be elected.
         """
         if place in self.idle:
             return 0 if self._served(place) or self.lasting(place, place) else _ALL_LANES

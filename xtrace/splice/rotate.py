@@ -19,7 +19,7 @@ from xtrace.probe import Site
 
 from .accesses import address, same_condition
 from .chains import Chain, Event, between, cycles_of, disturbs, reached
-from .deferral import DRAINED
+from .deferral import leaves_work
 from .line import PREPARATION, predicate_bit
 from .model import MAX_WORDS, QUAD_BYTES, Packet, PlacedSite, quads
 from .resources import FreeFinder
@@ -61,8 +61,7 @@ def rotated_packet(
     if found is None or found[1] == len(found[0].places) - 1:
         return None
     chain, wait = found
-    tags = a.instructions[chain.places[wait]].tags
-    if "matrix_wait" in tags and not tags >= DRAINED:
+    if leaves_work(a.instructions[chain.places[wait]].tags):
         return None  # stores read late: the GEMM's addresses cost 4.2 % on an H200 so, 1.9 to 3.6 amid its copies
     turn = _turn(a, chain, loop, wait, islands)
     flush = _flush_place(a, loop, islands)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xtrace.analysis import KernelAnalysis
 
 from .chains import cycles_of
-from .deferral import DRAINED, next_islands, wait_place
+from .deferral import drains, next_islands, wait_place
 from .model import Form, KernelPlan, PlacedSite
 from .resources import FreeFinder
 
@@ -128,7 +128,7 @@ def _exposed(a: KernelAnalysis, start: int, end: int) -> bool:
     if start >= end or a.cfg.block_of[start] != a.cfg.block_of[end] or cycles_of(a, range(start, end)) >= _EXPOSED:
         return False
     tags = [a.instructions[i].tags for i in range(start, end)]
-    return not any(t & _LONG or t >= DRAINED for t in tags)
+    return not any(t & _LONG or drains(t) for t in tags)
 
 
 def _own_wait(
