@@ -27,6 +27,7 @@ __all__ = ["Padding", "inserted_words", "pad"]
 _WORD = 16
 _TRACE_KEYS = ("sites", "patches", "packets", "probe_registers")  # what a map says about a trace
 _STG = 0x986  # low twelve bits of a store
+_NOP = 0x918
 _WAY_OVER = 0x7947  # low sixteen bits of a branch that all take: over the copy of a sampled kernel
 _STORED_KEYS = ("slot", "sites", "patches", "packets")  # what a map says about what is stored
 
@@ -36,7 +37,7 @@ class Padding(Enum):
 
     NOPS = "a NOP of one cycle that waits for nothing"
     STALLS = "a NOP that takes as many cycles, and waits for nothing"
-    UNSTORED = "what it is; a store a NOP that takes as many cycles, and waits for the same"
+    UNSTORED = "what it is; a store a NOP that takes as many cycles; nothing waits for stores"
 
 
 def _padded(word: int, padding: Padding) -> int:
@@ -49,7 +50,10 @@ def _padded(word: int, padding: Padding) -> int:
         case Padding.STALLS:
             kept = Control(own.stall, own.yields, None, None, 0, 0)
         case Padding.UNSTORED if word & 0xFFF == _STG:
-            kept = Control(own.stall, own.yields, None, None, own.wait_mask, 0)
+            claimed = 0 if own.read_sb is None else 1 << own.read_sb  # waited for only in order to claim it
+            kept = Control(own.stall, own.yields, None, None, own.wait_mask & ~claimed, 0)
+        case Padding.UNSTORED if word & 0xFFF == _NOP:
+            kept = Control(own.stall, own.yields, None, None, 0, 0)  # it waited for stores
         case _:
             return word
     return control.replace(encode.nop().word, kept)
