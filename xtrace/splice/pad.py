@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -27,7 +28,6 @@ __all__ = ["Padding", "inserted_words", "pad"]
 _WORD = 16
 _TRACE_KEYS = ("sites", "patches", "packets", "probe_registers")  # what a map says about a trace
 _STG = 0x986  # low twelve bits of a store
-_NOP = 0x918
 _WAY_OVER = 0x7947  # low sixteen bits of a branch that all take: over the copy of a sampled kernel
 _STORED_KEYS = ("slot", "sites", "patches", "packets")  # what a map says about what is stored
 
@@ -37,10 +37,17 @@ class Padding(Enum):
 
     NOPS = "a NOP of one cycle that waits for nothing"
     STALLS = "a NOP that takes as many cycles, and waits for nothing"
-    UNSTORED = "what it is; a store a NOP that takes as many cycles; nothing waits for stores"
+    UNSTORED = "what it is; a store a NOP that takes as many cycles, and no word of its island waits for it"
 
 
-def _padded(word: int, padding: Padding) -> int:
+def _claim(word: int) -> int:
+    """The scoreboard that a store claims, as a mask."""
+    read_sb = control.decode(word).read_sb if word & 0xFFF == _STG else None
+    return 0 if read_sb is None else 1 << read_sb
+
+
+def _padded(word: int, padding: Padding, claimed: int) -> int:
+    """``claimed``: scoreboards that stores of the island have claimed so far, this one among them."""
     own = control.decode(word)
     if word & 0xFFFF == _WAY_OVER:
         return word
@@ -49,13 +56,11 @@ def _padded(word: int, padding: Padding) -> int:
             kept = Control(1, False, None, None, 0, 0)
         case Padding.STALLS:
             kept = Control(own.stall, own.yields, None, None, 0, 0)
-        case Padding.UNSTORED if word & 0xFFF == _STG:
-            claimed = 0 if own.read_sb is None else 1 << own.read_sb  # waited for only in order to claim it
-            kept = Control(own.stall, own.yields, None, None, own.wait_mask & ~claimed, 0)
-        case Padding.UNSTORED if word & 0xFFF == _NOP:
-            kept = Control(own.stall, own.yields, None, None, 0, 0)  # it waited for stores
-        case _:
-            return word
+        case Padding.UNSTORED:
+            own = replace(own, wait_mask=own.wait_mask & ~claimed)
+            if word & 0xFFF != _STG:
+                return control.replace(word, own)
+            kept = replace(own, write_sb=None, read_sb=None, reuse=0)
     return control.replace(encode.nop().word, kept)
 
 
@@ -92,9 +97,12 @@ def pad(
     """
     image = parse(traced, name)
     out = bytearray(traced)
+    claimed = following = 0
     for _, at in inserted_words(image, trace_map):
         word = int.from_bytes(traced[at : at + _WORD], "little")
-        out[at : at + _WORD] = _padded(word, padding).to_bytes(_WORD, "little")
+        claimed = _claim(word) | (claimed if at == following else 0)  # between islands stands a kernel instruction
+        following = at + _WORD
+        out[at : at + _WORD] = _padded(word, padding, claimed).to_bytes(_WORD, "little")
     data = bytes(out)
     padded = copy.deepcopy(dict(trace_map))
     padded["output"] = {"sha256": hashlib.sha256(data).hexdigest()}
