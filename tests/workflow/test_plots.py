@@ -263,6 +263,15 @@ def test_trend_says_whether_there_is_one(results: Path) -> None:
     assert labels[0] == "0ld0ld0ld"
 
 
+def test_no_two_probe_sets_of_a_trend_look_the_same(results: Path) -> None:
+    one = table(results, "trend", trend.COLUMNS)
+    (row,) = one[one["tracer"] == "xtrace"].head(1).to_dict("records")
+    (figure,) = trend.draw(pd.DataFrame([{**row, "probes": f"pp@cta{n}"} for n in range(30)]))
+    (legend,) = figure.legends
+    looks = [(h.get_color(), h.get_marker(), h.get_linestyle()) for h in legend.get_lines()]
+    assert len(set(looks)) == len(looks) == 30
+
+
 def test_the_architecture_matrix_shows_what_is_unsupported(results: Path) -> None:
     text = words(architecture.draw(table(results, "architectures", architecture.COLUMNS)))
     assert "measured\n2 of 4 cells" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,10 @@ from workflow.scripts.values import number, places
 __all__ = ["COLUMNS", "draw"]
 
 COLUMNS = ("workload", "tracer", "probes", "revision", "measured_at", "overhead_percent", "low_percent", "high_percent")
-LOOKS = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))
+# 7, 5 and 4 have no common factor: two probe sets look the same only if there are more than 140.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
+MARKERS = ("o", "s", "^", "D", "v")
+DASHES = ("-", "--", "-.", ":")
 REVISIONS = 8  # newest revisions shown
 
 
@@ -31,7 +33,7 @@ def draw(table: pd.DataFrame, tracer: str = "xtrace") -> list[Figure]:
     order = list(own.sort_values("measured_at", kind="stable")["revision"].drop_duplicates())[-REVISIONS:]
     own = own[own["revision"].isin(order)]
     sets = sorted(set(own["probes"]))
-    looks = dict(zip(sets, cycle(LOOKS), strict=False))
+    looks = {s: tuple(kind[i % len(kind)] for kind in (COLOURS, MARKERS, DASHES)) for i, s in enumerate(sets)}
     columns = {revision: i for i, revision in enumerate(order)}
     count = "a single revision: no trend yet" if len(order) == 1 else f"{len(order)} revisions"
     return panels.paint(
@@ -41,7 +43,7 @@ def draw(table: pd.DataFrame, tracer: str = "xtrace") -> list[Figure]:
         names=lambda group: short(group.iloc[0]["place"]),
         xlabel="revision of Xtrace, oldest measurement first",
         ylabel="overhead (%)",
-        handles=[Line2D([], [], color=c, marker=m, linestyle=s, markersize=4.5) for c, m, s in map(looks.get, sets)],
+        handles=[Line2D([], [], color=c, marker=m, linestyle=s, markersize=4.5) for c, m, s in looks.values()],
         labels=[f"probe set {s}" for s in sets],
         ticks=0.52,
         lines=4,
