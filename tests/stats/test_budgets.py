@@ -70,6 +70,13 @@ def test_two_entries_with_equal_right_are_a_mistake() -> None:
             "did you mean 'softmax_triton'",
         ),
         ({"probes": "ppp"}, "budgets[1].probes", "no cell has 'ppp'", "allowed: pp, sche"),
+        ({"probes": "ppp@cta8"}, "budgets[1].probes", "no cell has 'ppp@cta8'", "allowed: pp, sche"),
+        (
+            {"kernel": "gemm_triton", "probes": "sche@cta8"},
+            "budgets[1].probes",
+            "no cell of kernel 'gemm_triton' has 'sche@cta8'",
+            "allowed: pp",
+        ),
         ({"gpu": "H200"}, "budgets[1].gpu", "no cell has 'H200'", "allowed: NVIDIA B300, NVIDIA H200"),
         ({"tracer": "porton"}, "budgets[1].tracer", "no cell has 'porton'", "did you mean 'proton'"),
         (
@@ -95,6 +102,8 @@ def test_budgets_with_cells_are_accepted() -> None:
         {"budget": 2},
         {"budget": 1, "gpu": "NVIDIA B300", "kernel": "gemm*"},
         {"budget": 1, "tracer": "*"},
+        {"budget": 1, "probes": "pp@cta8", "kernel": "gemm*"},  # no sampled set was measured yet
+        {"budget": 1, "probes": "pp@*"},
         gpus=["NVIDIA B300"],
     ).check(CELLS)
 

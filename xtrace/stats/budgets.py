@@ -9,7 +9,7 @@ than a tracer. Two entries that differ in nothing but their globs are a mistake,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -105,13 +105,15 @@ class Budgets:
         Parameters
         ----------
         cells
-            All cells that the results hold or the suite can produce.
+            All cells that the results hold or the suite can produce. Of these any probe set can be sampled
+            (``SET@RULE``): an entry may name that before it is measured.
 
         Raises
         ------
         BadInput
             XT7402, naming the entry, the key at fault and the names that exist.
         """
+        cells = [*cells, *self._sampled(cells)]
         for number, entry in enumerate(self.entries):
             place = f"budgets[{number}]"
             for key in KEYS:
@@ -125,6 +127,12 @@ class Budgets:
                 value = entry.patterns["probes"]
                 what = f"no cell of kernel {entry.patterns['kernel']!r} has {value!r}"
                 raise bad_value(self.file, f"{place}.probes", what, value, allowed)
+
+    def _sampled(self, cells: Sequence[CellName]) -> Iterator[CellName]:
+        for value in {entry.patterns["probes"] for entry in self.entries}:
+            probe_set, at, _ = value.partition("@")
+            if at:
+                yield from (replace(cell, probes=value) for cell in cells if fnmatchcase(cell.probes, probe_set))
 
 
 def _names(cells: Iterable[CellName], key: str, more: Iterable[str]) -> list[str]:
