@@ -15,7 +15,7 @@ from xtrace.image import parse
 from xtrace.isa import for_arch
 from xtrace.splice import Form, Options, Plan, SpliceResult, apply, plan
 from xtrace.splice.controls import clocks_only, prologue_only
-from xtrace.splice.pad import inserted_words
+from xtrace.splice.pad import inserted_islands
 from xtrace.verify import verify
 
 EARLIER = [form for form in Form if form is not Form.SCHEDULED]
@@ -92,7 +92,7 @@ def test_only_scheduled_probes_have_layouts() -> None:
 def inserted(name: str, result: SpliceResult) -> list[str]:
     out = parse(result.data, name)
     kernel = out.kernels[0]
-    mine = {(at - kernel.offset) // 16 for _, at in inserted_words(out, result.map)}
+    mine = {(at - kernel.offset) // 16 for _, _, island in inserted_islands(out, result.map) for at in island}
     return [ins.base for ins in for_arch(out.arch).decode(kernel.text) if ins.index in mine]
 
 

@@ -1,17 +1,18 @@
 """The pad control: same size, same kernel words, nothing inserted but NOPs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import xtrace
 from xtrace.errors import BadInput
 from xtrace.fidelity import compare
-from xtrace.image import Image, parse
+from xtrace.image import Image, Kernel, parse
 from xtrace.isa import for_arch
 from xtrace.splice import SpliceResult
-from xtrace.splice.pad import Padding, inserted_words, pad
+from xtrace.splice.pad import Padding, inserted_islands, pad
 
 # With a probe at every instruction there are islands whose store waits for the scoreboard that it claims.
 CASES = (
@@ -31,11 +32,17 @@ def spliced(request: pytest.FixtureRequest, golden_image: Callable[[str], Path])
     return original, xtrace.splice(original, probes=probes)
 
 
+def inserted(image: Image, trace_map: Mapping[str, Any], kernel: Kernel) -> set[int]:
+    """Indices of the kernel's words that are no words of the original."""
+    islands = [island for name, _, island in inserted_islands(image, trace_map) if name == kernel.name]
+    return {(at - kernel.offset) // 16 for island in islands for at in island}
+
+
 def test_only_inserted_words_differ_and_they_are_nops_that_wait_for_nothing(spliced) -> None:
     _, traced = spliced
     padded = pad(traced.data, traced.map)
     assert len(padded.data) == len(traced.data)
-    places = {at for _, at in inserted_words(parse(traced.data, "traced"), traced.map)}
+    places = {at for _, _, island in inserted_islands(parse(traced.data, "traced"), traced.map) for at in island}
     outside = bytearray(traced.data), bytearray(padded.data)
     for at in places:
         for data in outside:
@@ -44,10 +51,10 @@ def test_only_inserted_words_differ_and_they_are_nops_that_wait_for_nothing(spli
     image = parse(padded.data, "padded")
     isa = for_arch(image.arch)
     for kernel in image.kernels:
-        mine = {(at - kernel.offset) // 16 for name, at in inserted_words(image, padded.map) if name == kernel.name}
-        inserted = [ins for ins in isa.decode(kernel.text) if ins.index in mine]
-        assert len(inserted) == len(mine)
-        for ins in inserted:
+        mine = inserted(image, padded.map, kernel)
+        words = [ins for ins in isa.decode(kernel.text) if ins.index in mine]
+        assert len(words) == len(mine)
+        for ins in words:
             assert ins.text.strip() == "NOP"
             assert ins.control.wait_mask == 0
             assert ins.control.write_sb is None
@@ -62,7 +69,7 @@ def test_nops_may_take_as_long_as_what_they_stand_for_and_stand_for_stores_alone
     stored = 0
     for kernel in before.kernels:
         decoded = {p: isa.decode(image.kernel(kernel.name).text) for p, image in images.items()}
-        mine = {(at - kernel.offset) // 16 for name, at in inserted_words(before, traced.map) if name == kernel.name}
+        mine = inserted(before, traced.map, kernel)
         for ins in isa.decode(kernel.text):
             words = {p: code[ins.index] for p, code in decoded.items()}
             if ins.index not in mine:

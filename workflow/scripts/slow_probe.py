@@ -30,7 +30,7 @@ from xtrace.files import write_atomic
 from xtrace.image import CodeEdit, Image, parse, rewrite
 from xtrace.isa.model import Control
 from xtrace.isa.nvidia import control
-from xtrace.splice.pad import inserted_words
+from xtrace.splice.pad import inserted_islands
 from xtrace.verify import verify
 
 __all__ = ["Slowed", "check", "slow"]
@@ -79,21 +79,17 @@ def slow(
 
 
 def _record_words(image: Image, trace_map: Mapping[str, Any]) -> dict[str, set[int]]:
-    """Indices of the words in record islands, by kernel; raises what :func:`inserted_words` does.
+    """Indices of the words in record islands, by kernel; raises what :func:`inserted_islands` does.
 
     Not in the entry island: there the header's address is only being computed.
     """
     recorded = {
         e["name"]: {int(s["pc"]) for s in e["sites"] if s["id"] is not None} - {0} for e in trace_map["kernels"]
     }
-    islands = {
-        e["name"]: iter([x for x in sorted(e["islands"], key=lambda x: int(x["pc"])) for _ in range(x["words"])])
-        for e in trace_map["kernels"]
-    }
     out: dict[str, set[int]] = {name: set() for name in recorded}
-    for kernel, at in inserted_words(image, trace_map):
-        if int(next(islands[kernel])["pc"]) in recorded[kernel]:
-            out[kernel].add((at - image.kernel(kernel).offset) // WORD)
+    for kernel, pc, island in inserted_islands(image, trace_map):
+        if pc in recorded[kernel]:
+            out[kernel].update((at - image.kernel(kernel).offset) // WORD for at in island)
     return out
 
 

@@ -23,7 +23,7 @@ from xtrace.isa.nvidia import control, encode
 
 from .apply import SpliceResult
 
-__all__ = ["Padding", "inserted_words", "pad"]
+__all__ = ["Padding", "inserted_islands", "pad"]
 
 _WORD = 16
 _TRACE_KEYS = ("sites", "patches", "packets", "probe_registers")  # what a map says about a trace
@@ -64,8 +64,8 @@ def _padded(word: int, padding: Padding, claimed: int) -> int:
     return control.replace(encode.nop().word, kept)
 
 
-def inserted_words(image: Image, trace_map: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """``(kernel, file offset)`` of every word that the map says was inserted into ``image``.
+def inserted_islands(image: Image, trace_map: Mapping[str, Any]) -> Iterator[tuple[str, int, range]]:
+    """``(kernel, pc of the site in the original, file offsets of its words)`` of all that the map says was inserted.
 
     Raises
     ------
@@ -82,7 +82,8 @@ def inserted_words(image: Image, trace_map: Mapping[str, Any]) -> Iterator[tuple
             words = int(island["words"])
             if first % _WORD or words < 0 or first < 0 or first + words * _WORD > len(kernel.text):
                 raise BadInput("XT3050", f"an island at {first:#x} lies outside the kernel", where=kernel.name)
-            yield from ((kernel.name, kernel.offset + first + k * _WORD) for k in range(words))
+            start = kernel.offset + first
+            yield kernel.name, int(island["pc"]), range(start, start + words * _WORD, _WORD)
             before += words
             if not island["pc"] and entry.get("copy"):
                 before += int(entry["copy"]["words"])  # it stands behind the entry's island
@@ -93,16 +94,16 @@ def pad(
 ) -> SpliceResult:
     """The pad image of a traced image, and its map: the same islands, but no site, no slot and nothing to patch.
 
-    Raises the errors of :func:`inserted_words` and those of :func:`xtrace.image.parse`.
+    Raises the errors of :func:`inserted_islands` and those of :func:`xtrace.image.parse`.
     """
     image = parse(traced, name)
     out = bytearray(traced)
-    claimed = following = 0
-    for _, at in inserted_words(image, trace_map):
-        word = int.from_bytes(traced[at : at + _WORD], "little")
-        claimed = _claim(word) | (claimed if at == following else 0)  # between islands stands a kernel instruction
-        following = at + _WORD
-        out[at : at + _WORD] = _padded(word, padding, claimed).to_bytes(_WORD, "little")
+    for _, _, island in inserted_islands(image, trace_map):
+        claimed = 0
+        for at in island:
+            word = int.from_bytes(traced[at : at + _WORD], "little")
+            claimed |= _claim(word)
+            out[at : at + _WORD] = _padded(word, padding, claimed).to_bytes(_WORD, "little")
     data = bytes(out)
     padded = copy.deepcopy(dict(trace_map))
     padded["output"] = {"sha256": hashlib.sha256(data).hexdigest()}
@@ -112,6 +113,6 @@ def pad(
         entry |= {"slot": None} | {key: [] for key in gone if key in entry and key != "slot"}
         if padding is not Padding.UNSTORED:
             entry.pop("sample", None)  # the decision's branch is a NOP: every warp runs the padded code
-        for island in entry["islands"]:
-            island["kind"] = "pad"
+        for listed in entry["islands"]:
+            listed["kind"] = "pad"
     return SpliceResult(data, padded)
