@@ -11,6 +11,7 @@ import pytest
 from xtrace.errors import BadInput, Unsupported
 from xtrace.image import CodeEdit, Image, eiattr, load, parse, rewrite
 from xtrace.image.info import u32s
+from xtrace.image.writer import PADDING_WORD
 from xtrace.verify.debug import LINES, _addresses
 from xtrace.verify.lines import read_lines
 
@@ -19,7 +20,7 @@ SHIFT = 128  # bytes of NOPs in front of the first instruction
 
 def edit_of(image: Image, *, copy: int | None = None) -> CodeEdit:
     kernel = image.kernels[0]
-    nops = (0x000FC00000000000 << 64 | 0x7918).to_bytes(16, "little") * (SHIFT // 16)
+    nops = PADDING_WORD * (SHIFT // 16)
 
     def moved(old: int) -> int:
         return old + SHIFT + len(kernel.text)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 
-from tests.verify.fields import get, put
+from tests.verify.fields import DESTINATION, STALL, A, C, get, put
 from tests.verify.subject import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
 __all__ = ["CARRY_MUTATORS"]
 
-_DESTINATION, _STALL = (16, 8), (105, 5)
-_SOURCES = {"R2UR": ((24, 8),), "PRMT": ((24, 8), (64, 8)), "MOV": ((32, 8),)}
+_SOURCES = {"R2UR": (A,), "PRMT": (A, C), "MOV": ((32, 8),)}
 _FORMS = {"R2UR": 0x2CA, "PRMT": 0x816, "MOV": 0x202}  # those that read general registers
 _PROMISES = ("effects", "liveness", "hazards")
 
@@ -44,7 +43,7 @@ def overwritten_between(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, register = rng.choice(found)
     words = s.words()
-    words[j] = put(words[j], _DESTINATION, register)
+    words[j] = put(words[j], DESTINATION, register)
     return s.mutant(words, f"`{s.traced[j].text}` into R{register}, which holds another clock", *_PROMISES)
 
 
@@ -62,7 +61,7 @@ def reused_by_the_kernel(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     first, step, field, register = rng.choice(found)
     words = s.words()
-    words[first] = put(words[first], _DESTINATION, register)
+    words[first] = put(words[first], DESTINATION, register)
     words[step] = put(words[step], field, register)
     return s.mutant(words, f"R{register} between `{s.traced[first].text}` and `{s.traced[step].text}`", *_PROMISES)
 
@@ -79,8 +78,8 @@ def carried_too_early(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, field = rng.choice(places)
     words = s.words()
-    words[j] = put(words[j], field, get(words[j - 1], _DESTINATION))
-    words[j - 1] = put(words[j - 1], _STALL, 17)
+    words[j] = put(words[j], field, get(words[j - 1], DESTINATION))
+    words[j - 1] = put(words[j - 1], STALL, 17)
     return s.mutant(words, f"`{s.traced[j].text}` reads `{s.traced[j - 1].text}` at once", *_PROMISES)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import random
 
-from tests.verify.fields import put
+from tests.verify.fields import IMMEDIATE, put
 from tests.verify.subject import Mutant, Mutator, Subject
 
 __all__ = ["EXIT_MUTATORS"]
 
-_IMMEDIATE, _UNIFORM_SOURCE = (32, 32), (32, 8)
+_UNIFORM_SOURCE = (32, 8)
 
 
 def _asking(s: Subject) -> list[int]:
@@ -51,11 +51,11 @@ def another_descriptor(s: Subject, rng: random.Random) -> Mutant | None:
     patches = copy.deepcopy(s.claim["patches"])
     if how == 0:
         patches.remove(place)
-        words[high] = put(words[high], _IMMEDIATE, rng.choice((1, 0x12F00000, 1 << 31)))
+        words[high] = put(words[high], IMMEDIATE, rng.choice((1, 0x12F00000, 1 << 31)))
     elif how == 1:
         own = s.traced[high].writes >> 1  # the lower half, which is moved in by its neighbour
         low = next(j for j, _ in s.probes if s.traced[j].base == "UMOV" and s.traced[j].writes == own)
-        words[low] = put(words[low], _IMMEDIATE, 1 << rng.randrange(32))
+        words[low] = put(words[low], IMMEDIATE, 1 << rng.randrange(32))
     else:
         next(p for p in patches if p["value"] == "header_policy")["value"] = rng.choice(("header_hi", "slot_count"))
     what = f"descriptor with another value ({how})"

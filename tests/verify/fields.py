@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["Field", "get", "put"]
-
 Field = tuple[int, int]
+
+# Operands and control of sm_90 words, as far as several kinds of faults are planted in them.
+DESTINATION: Field = (16, 8)
+A: Field = (24, 8)
+IMMEDIATE: Field = (32, 32)
+OFFSET: Field = (40, 24)
+C: Field = (64, 8)
+ELECTED: Field = (81, 3)
+STALL: Field = (105, 5)
+WAIT: Field = (116, 6)
 
 
 def get(word: int, field: Field) -> int:

@@ -7,38 +7,36 @@ import random
 import struct
 
 from tests.verify.subject import Mutant, Mutator, Subject
-from xtrace.image import elf
+from xtrace.image import eiattr, elf
 from xtrace.image.info import read_info
 
 # --- resources and tables ---------------------------------------------------------------------------------------------
 
 
-def underreport_registers(s: Subject, rng: random.Random) -> Mutant | None:
+def _with_registers(s: Subject, count: int) -> bytes:
+    """The image with another number of registers declared for the kernel."""
     section = s.after.section_named(".nv.info")
     assert section is not None
-    for record in read_info(s.data, section, "test"):
-        if record.attr == 0x2F and int.from_bytes(record.payload[:4], "little") == s.new.symbol:
-            count = s.new.registers - rng.randrange(1, 9)
-            data = bytearray(s.data)
-            struct.pack_into("<I", data, record.payload_offset + 4, count)
-            return s.file(
-                bytes(data),
-                f"{count} registers instead of {s.new.registers}",
-                "resources",
-                claim=lambda k, n=count: k.update(registers={"before": s.old.registers, "after": n}),
-            )
-    return None
+    counts = [r for r in read_info(s.data, section, "test") if r.attr == eiattr.REGCOUNT]
+    record = next(r for r in counts if int.from_bytes(r.payload[:4], "little") == s.new.symbol)
+    data = bytearray(s.data)
+    struct.pack_into("<I", data, record.payload_offset + 4, count)
+    return bytes(data)
 
 
-def overreport_registers(s: Subject, rng: random.Random) -> Mutant | None:
-    section = s.after.section_named(".nv.info")
-    assert section is not None
-    for record in read_info(s.data, section, "test"):
-        if record.attr == 0x2F and int.from_bytes(record.payload[:4], "little") == s.new.symbol:
-            data = bytearray(s.data)
-            struct.pack_into("<I", data, record.payload_offset + 4, s.new.registers + rng.randrange(1, 20))
-            return s.file(bytes(data), "more registers than needed", "resources")
-    return None
+def underreport_registers(s: Subject, rng: random.Random) -> Mutant:
+    count = s.new.registers - rng.randrange(1, 9)
+    return s.file(
+        _with_registers(s, count),
+        f"{count} registers instead of {s.new.registers}",
+        "resources",
+        claim=lambda k: k.update(registers={"before": s.old.registers, "after": count}),
+    )
+
+
+def overreport_registers(s: Subject, rng: random.Random) -> Mutant:
+    more = s.new.registers + rng.randrange(1, 20)
+    return s.file(_with_registers(s, more), "more registers than needed", "resources")
 
 
 def overlap_sections(s: Subject, rng: random.Random) -> Mutant:

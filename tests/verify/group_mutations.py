@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 
-from tests.verify.fields import put
+from tests.verify.fields import WAIT, put
 from tests.verify.subject import Mutant, Subject
 from xtrace.analysis import KernelAnalysis
 from xtrace.isa.model import Flow
 
 __all__ = ["GROUP_MUTATORS"]
 
-_WAIT = 116, 6
 _NOP = 0x7918
 
 
@@ -31,7 +30,7 @@ def deferred_wait(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j = rng.choice(places)[-1]
     words = s.words()
-    words[j] = put(words[j], _WAIT, 0)
+    words[j] = put(words[j], WAIT, 0)
     return s.mutant(words, f"store not waited for at {s.traced[j].pc:#x}", "hazards")
 
 
@@ -64,7 +63,7 @@ def unshared_wait(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, left = rng.choice(places)
     words = s.words()
-    words[j] = put(words[j], _WAIT, left)
+    words[j] = put(words[j], WAIT, left)
     return s.mutant(words, f"does not wait at {s.traced[j].pc:#x}", "hazards", "liveness")
 
 

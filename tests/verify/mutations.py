@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.verify.fields import put
+from tests.verify.fields import DESTINATION, ELECTED, OFFSET, STALL, WAIT, put
 from tests.verify.file_mutations import FILE_MUTATORS
 from tests.verify.subject import CODE, Mutant, Mutator, Subject
 from xtrace.isa.model import Flow, Latency
@@ -30,7 +30,7 @@ def edit_wait_mask(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     i = rng.choice(waiting)
     words = s.words()
-    words[s.position[i]] = put(words[s.position[i]], (116, 6), rng.choice([0, 63, s.code[i].control.wait_mask ^ 1]))
+    words[s.position[i]] = put(words[s.position[i]], WAIT, rng.choice([0, 63, s.code[i].control.wait_mask ^ 1]))
     return s.mutant(words, f"wait mask of `{s.code[i].text}`", "instructions")
 
 
@@ -99,12 +99,12 @@ def live_register(s: Subject, rng: random.Random) -> Mutant | None:
         ins, words = s.traced[j], s.words()
         if ins.base == "ELECT" and (live := _read_soon(s, i, "P")):
             p = rng.choice(live)
-            words[j] = put(words[j], (81, 3), p)
+            words[j] = put(words[j], ELECTED, p)
             if ins.writes & pred.mask != pred.bit(p):
                 return s.mutant(words, f"`{ins.text}` writes P{p}, live at {s.code[i].text}", "liveness")
         elif ins.writes & gpr.mask and (live := _read_soon(s, i, "R")):
             r = rng.choice(live)
-            words[j] = put(words[j], (16, 8), r)
+            words[j] = put(words[j], DESTINATION, r)
             return s.mutant(words, f"`{ins.text}` writes R{r}, live at {s.code[i].text}", "liveness")
     return None
 
@@ -123,7 +123,7 @@ def live_uniform_register(s: Subject, rng: random.Random) -> Mutant | None:
         j, i = rng.choice(later)
         if live := _read_soon(s, i, "UR"):
             u, words = rng.choice(live), s.words()
-            words[j] = put(words[j], (16, 8), u)
+            words[j] = put(words[j], DESTINATION, u)
             return s.mutant(words, f"`{s.traced[j].text}` writes UR{u}", "liveness")
     return None
 
@@ -161,7 +161,7 @@ def delete_wait(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j = rng.choice(needed)
     words = s.words()
-    words[j] = put(words[j], (116, 6), 0)
+    words[j] = put(words[j], WAIT, 0)
     return s.mutant(words, f"no wait at `{s.traced[j].text}` {s.traced[j].pc:#x}", "hazards", "liveness")
 
 
@@ -174,14 +174,14 @@ def lower_stall(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j = rng.choice(long)
     words = s.words()
-    words[j] = put(words[j], (105, 5), 17)
+    words[j] = put(words[j], STALL, 17)
     return s.mutant(words, f"stall 1 at `{s.traced[j].text}` {s.traced[j].pc:#x}", "hazards")
 
 
 def illegal_stall(s: Subject, rng: random.Random) -> Mutant:
     j, _ = rng.choice(s.probes)
     words, code = s.words(), rng.choice((0, 16, 28, 29, 30, 31))
-    words[j] = put(words[j], (105, 5), code)
+    words[j] = put(words[j], STALL, code)
     return s.mutant(words, f"stall code {code} at `{s.traced[j].text}`", "hazards", "instructions")
 
 
@@ -275,7 +275,7 @@ def stray_store(s: Subject, rng: random.Random) -> Mutant | None:
     words = s.words()
     if rng.random() < 0.5:
         offset = rng.choice((1 << 20, -(1 << 20), s.claim["slot"]["stride"], -65536)) & 0xFFFFFF
-        words[j] = put(words[j], (40, 24), offset)
+        words[j] = put(words[j], OFFSET, offset)
     else:
         words[j] = put(words[j], (64, 6), rng.choice((4, 6, 8, 20)))
     return s.mutant(words, f"`{s.traced[j].text}` stores elsewhere", "effects", "liveness", "hazards")

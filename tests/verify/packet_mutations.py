@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from tests.verify.fields import get, put
+from tests.verify.fields import DESTINATION, ELECTED, IMMEDIATE, OFFSET, get, put
 from tests.verify.subject import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
 __all__ = ["PACKET_MUTATORS"]
 
-_IMMEDIATE, _DESTINATION, _DATA, _OFFSET, _GUARD, _ELECTED = (32, 32), (16, 8), (32, 8), (40, 24), (12, 3), (81, 3)
+_DATA, _GUARD = (32, 8), (12, 3)
 
 
 def _stores(s: Subject) -> list[tuple[int, int]]:
@@ -32,7 +32,7 @@ def _tags(s: Subject) -> list[int]:
     for j, _ in _stores(s):
         data |= s.traced[j].reads & s.model.layout["R"].mask
     moves = [j for j, _ in s.probes if s.traced[j].base == "MOV" and s.traced[j].writes & data]
-    return [j for j in moves if s.traced[j].word & 0xFFF == 0x802 and get(s.traced[j].word, _IMMEDIATE) in numbers]
+    return [j for j in moves if s.traced[j].word & 0xFFF == 0x802 and get(s.traced[j].word, IMMEDIATE) in numbers]
 
 
 def _captures(s: Subject) -> list[tuple[int, int]]:
@@ -47,16 +47,16 @@ def wrong_tag(s: Subject, rng: random.Random) -> Mutant | None:
     if not places:
         return None
     j = rng.choice(places)
-    words, tag = s.words(), get(s.traced[j].word, _IMMEDIATE)
+    words, tag = s.words(), get(s.traced[j].word, IMMEDIATE)
     other = rng.choice([p["tag"] for p in s.claim["packets"] if p["tag"] != tag] + [tag + 4096, 0])
-    words[j] = put(words[j], _IMMEDIATE, other)
+    words[j] = put(words[j], IMMEDIATE, other)
     return s.mutant(words, f"`{s.traced[j].text}` loads {other}", "effects")
 
 
 def _moves(s: Subject, *, count: bool) -> list[int]:
     """Additions to the offset (of bytes) or to the counter (of events, in the bits above the SM number)."""
     found = [j for j, i in s.probes if i and s.traced[j].base == "UIADD3"]
-    return [j for j in found if (get(s.traced[j].word, _IMMEDIATE) >= 256) is count]
+    return [j for j in found if (get(s.traced[j].word, IMMEDIATE) >= 256) is count]
 
 
 def wrong_count(s: Subject, rng: random.Random) -> Mutant | None:
@@ -64,7 +64,7 @@ def wrong_count(s: Subject, rng: random.Random) -> Mutant | None:
     if not places:
         return None
     j, words = rng.choice(places), s.words()
-    words[j] = put(words[j], _IMMEDIATE, get(words[j], _IMMEDIATE) + rng.choice((256, -256, 1, 4096)))
+    words[j] = put(words[j], IMMEDIATE, get(words[j], IMMEDIATE) + rng.choice((256, -256, 1, 4096)))
     return s.mutant(words, f"`{s.traced[j].text}` counts wrong", "effects")
 
 
@@ -73,7 +73,7 @@ def wrong_offset(s: Subject, rng: random.Random) -> Mutant | None:
     if not places:
         return None
     j, words = rng.choice(places), s.words()
-    words[j] = put(words[j], _IMMEDIATE, get(words[j], _IMMEDIATE) + rng.choice((16, -16, 8, 4)))
+    words[j] = put(words[j], IMMEDIATE, get(words[j], IMMEDIATE) + rng.choice((16, -16, 8, 4)))
     return s.mutant(words, f"`{s.traced[j].text}` moves the cursor wrong", "effects")
 
 
@@ -83,7 +83,7 @@ def wrong_quad(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, _ = rng.choice(places)
     words = s.words()
-    words[j] = put(words[j], _OFFSET, get(words[j], _OFFSET) + rng.choice((16, -16, 4, 8)))
+    words[j] = put(words[j], OFFSET, get(words[j], OFFSET) + rng.choice((16, -16, 4, 8)))
     return s.mutant(words, f"`{s.traced[j].text}` stores to another place of the packet", "effects")
 
 
@@ -103,8 +103,8 @@ def capture_elsewhere(s: Subject, rng: random.Random) -> Mutant | None:
     if not places:
         return None
     j, _ = rng.choice(places)
-    words, here = s.words(), get(s.traced[j].word, _DESTINATION)
-    words[j] = put(words[j], _DESTINATION, here ^ rng.choice((1, 2, 3)))
+    words, here = s.words(), get(s.traced[j].word, DESTINATION)
+    words[j] = put(words[j], DESTINATION, here ^ rng.choice((1, 2, 3)))
     return s.mutant(words, f"`{s.traced[j].text}` into the wrong register", "effects", "liveness", "hazards")
 
 
@@ -116,7 +116,7 @@ def clobbered_capture(s: Subject, rng: random.Random) -> Mutant | None:
         first = get(s.traced[store].word, _DATA)
         width = {"64": 2, "128": 4}.get(s.traced[store].opcode.rsplit(".", 1)[-1], 1)
         for j, start in captures:
-            part = get(s.traced[j].word, _DESTINATION) - first
+            part = get(s.traced[j].word, DESTINATION) - first
             if not (0 <= part < width and start < end) or any(
                 s.code[k].flow is not Flow.FALL for k in range(start, end)
             ):
@@ -129,7 +129,7 @@ def clobbered_capture(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, store, n, part = rng.choice(found)
     words = s.words()
-    words[j] = put(words[j], _DESTINATION, n)
+    words[j] = put(words[j], DESTINATION, n)
     words[store] = put(words[store], _DATA, n - part)
     return s.mutant(words, f"`{s.traced[j].text}` into R{n}, which the kernel overwrites", "effects", "liveness")
 
@@ -159,7 +159,7 @@ def lost_election(s: Subject, rng: random.Random) -> Mutant | None:
     found = []
     for store, end in guarded:
         number = get(s.traced[store].word, _GUARD)
-        before = [(j, i) for j, i in elects if j < store and get(s.traced[j].word, _ELECTED) == number]
+        before = [(j, i) for j, i in elects if j < store and get(s.traced[j].word, ELECTED) == number]
         if before:
             j, start = before[-1]
             written = 0
@@ -169,7 +169,7 @@ def lost_election(s: Subject, rng: random.Random) -> Mutant | None:
     words = s.words()
     if found:
         j, store, p = rng.choice(found)
-        words[j] = put(words[j], _ELECTED, p)
+        words[j] = put(words[j], ELECTED, p)
     elif guarded:
         store, _ = rng.choice(guarded)
         p = (get(s.traced[store].word, _GUARD) + rng.randrange(1, 7)) % 7
@@ -229,7 +229,7 @@ def _clears(s: Subject) -> list[int]:
     for j, i in _stores(s):
         data |= s.traced[j].reads & s.model.layout["R"].mask if i in places - {0} else 0
     moves = [j for j, i in s.probes if i in places and s.traced[j].base == "MOV" and s.traced[j].writes & data]
-    return [j for j in moves if s.traced[j].word & 0xFFF == 0x802 and not get(s.traced[j].word, _IMMEDIATE)]
+    return [j for j in moves if s.traced[j].word & 0xFFF == 0x802 and not get(s.traced[j].word, IMMEDIATE)]
 
 
 def uncleared(s: Subject, rng: random.Random) -> Mutant | None:
@@ -239,7 +239,7 @@ def uncleared(s: Subject, rng: random.Random) -> Mutant | None:
         return None
     j, words = rng.choice(places), s.words()
     if rng.random() < 0.5:
-        words[j] = put(words[j], _IMMEDIATE, rng.choice((1, 77)))
+        words[j] = put(words[j], IMMEDIATE, rng.choice((1, 77)))
         return s.mutant(words, f"`{s.traced[j].text}` does not clear", "effects")
     words[j] = 0x7918 | 0xFE2 << 105 | words[j] & 0x3F << 116  # NOP that waits as the move did
     return s.mutant(words, f"no `{s.traced[j].text}`", "effects", "liveness")

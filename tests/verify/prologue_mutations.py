@@ -10,13 +10,11 @@ import random
 from collections.abc import Iterable
 
 from tests.verify import handmade as h
-from tests.verify.fields import put
+from tests.verify.fields import DESTINATION, WAIT, A, put
 from tests.verify.subject import Mutant, Mutator, Subject
 from xtrace.isa.model import Flow
 
 __all__ = ["PROLOGUE_MUTATORS", "first_record", "moved"]
-
-_DESTINATION, _WAIT = (16, 8), (116, 6)
 
 
 def _rest(s: Subject) -> tuple[int, range]:
@@ -96,7 +94,7 @@ def scratch_of_the_rest_is_live(s: Subject, rng: random.Random) -> Mutant | None
     if not reads or not soon:
         return None
     j, r, words = rng.choice(reads), rng.choice(soon), s.words()
-    words[j] = put(words[j], _DESTINATION, r)
+    words[j] = put(words[j], DESTINATION, r)
     return s.mutant(words, f"`{s.traced[j].text}` in the rest writes R{r}", "liveness")
 
 
@@ -118,7 +116,7 @@ def head_clobbers_a_live_register(s: Subject, rng: random.Random) -> Mutant | No
     if not soon:
         return None
     j, r, words = rng.choice([j for j in head if s.traced[j].base == "CS2R"]), rng.choice(soon), s.words()
-    words[j] = put(words[j], _DESTINATION, r)
+    words[j] = put(words[j], DESTINATION, r)
     return s.mutant(words, f"`{s.traced[j].text}` in the head writes R{r}", "liveness")
 
 
@@ -134,10 +132,10 @@ def time_does_not_last(s: Subject, rng: random.Random) -> Mutant | None:
     if not lost or len(head) != len(times):
         return None
     j, r, words = rng.choice(times), rng.choice(lost), s.words()
-    words[j] = put(words[j], _DESTINATION, r)
+    words[j] = put(words[j], DESTINATION, r)
     for k in island:
         if s.traced[k].base == "R2UR" and s.traced[k].reads & s.traced[j].writes:
-            words[k] = put(words[k], (24, 8), r)
+            words[k] = put(words[k], A, r)
     return s.mutant(words, f"a time stays in R{r}, which the kernel writes", "liveness", "hazards")
 
 
@@ -146,7 +144,7 @@ def rest_does_not_wait(s: Subject, rng: random.Random) -> Mutant | None:
     _, island = _rest(s)
     words = s.words()
     for j in island:
-        words[j] = put(words[j], _WAIT, 0)
+        words[j] = put(words[j], WAIT, 0)
     return s.mutant(words, "no wait in the rest of the prologue", "hazards")
 
 

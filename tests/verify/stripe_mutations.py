@@ -6,12 +6,11 @@ import copy
 import random
 from typing import Any
 
-from tests.verify.fields import get, put
+from tests.verify.fields import DESTINATION, IMMEDIATE, A, C, get, put
 from tests.verify.subject import Mutant, Mutator, Subject
 
 __all__ = ["STRIPE_MUTATORS"]
 
-_DESTINATION, _A, _IMMEDIATE, _C = (16, 8), (24, 8), (32, 32), (64, 8)
 _PROMISES = ("effects", "liveness", "hazards")
 
 
@@ -31,8 +30,8 @@ def _halves(s: Subject) -> list[int]:
 def wrong_mask(s: Subject, rng: random.Random) -> Mutant:
     """Also by a bit that the offset reaches only after a gigabyte."""
     j, words = rng.choice(_cuts(s)), s.words()
-    mask = get(words[j], _IMMEDIATE)
-    words[j] = put(words[j], _IMMEDIATE, mask ^ 1 << rng.choice((mask.bit_length() - 1, mask.bit_length(), 30, 31)))
+    mask = get(words[j], IMMEDIATE)
+    words[j] = put(words[j], IMMEDIATE, mask ^ 1 << rng.choice((mask.bit_length() - 1, mask.bit_length(), 30, 31)))
     return s.mutant(words, f"`{s.traced[j].text}` with another mask", "effects")
 
 
@@ -44,11 +43,11 @@ def wrong_pitch(s: Subject, rng: random.Random) -> Mutant:
     words = s.words()
     if how == 0:
         patches.remove(patch)
-        words[j] = put(words[j], _IMMEDIATE, rng.choice((0, 1, 12, 1000)))
+        words[j] = put(words[j], IMMEDIATE, rng.choice((0, 1, 12, 1000)))
     elif how == 1:
         patch["value"] = rng.choice(("slot_count", "buffer_lo", "header_lo"))
     else:
-        words[j] = put(words[j], _A, get(words[j], _A) ^ rng.choice((1, 2)))
+        words[j] = put(words[j], A, get(words[j], A) ^ rng.choice((1, 2)))
     return s.mutant(
         words,
         f"`{s.traced[j].text}` with another factor ({how})",
@@ -60,38 +59,38 @@ def wrong_pitch(s: Subject, rng: random.Random) -> Mutant:
 def wrong_base(s: Subject, rng: random.Random) -> Mutant:
     """Off by a packet, or by a slot that is not the warp's, or of another pair of registers."""
     words, how = s.words(), rng.randrange(3)
-    own = get(words[_patched(s, "stripe_slots")[0]], _C)
-    slot = next(j for j, _ in s.probes if words[j] & 0xFFF == 0x8A5 and get(words[j], _DESTINATION) == own)
+    own = get(words[_patched(s, "stripe_slots")[0]], C)
+    slot = next(j for j, _ in s.probes if words[j] & 0xFFF == 0x8A5 and get(words[j], DESTINATION) == own)
     if how == 0:
         j = slot
         others = {0, 16, 32, 48, 64, s.claim["slot"]["ring"]} - {s.claim["slot"]["stripe"]}
-        words[j] = put(words[j], _IMMEDIATE, rng.choice(sorted(others)))
+        words[j] = put(words[j], IMMEDIATE, rng.choice(sorted(others)))
     else:
         j = rng.choice(_patched(s, "stripe_slots"))
         header = next(
-            j for j, _ in s.probes if words[j] & 0xFFF == 0x8A5 and get(words[j], _IMMEDIATE) == 32 and j != slot
+            j for j, _ in s.probes if words[j] & 0xFFF == 0x8A5 and get(words[j], IMMEDIATE) == 32 and j != slot
         )
-        other = get(words[header], _DESTINATION) if how == 1 else own - 2
-        words[j] = put(words[j], _C, other & 0xFE)
+        other = get(words[header], DESTINATION) if how == 1 else own - 2
+        words[j] = put(words[j], C, other & 0xFE)
     return s.mutant(words, f"`{s.traced[j].text}` with another base ({how})", *_PROMISES)
 
 
 def wrong_selector(s: Subject, rng: random.Random) -> Mutant:
     """Halves exchanged, the high half of a clock for its low one, or one byte of another."""
     j, words = rng.choice(_halves(s)), s.words()
-    words[j] = put(words[j], _IMMEDIATE, rng.choice((0x1054, 0x7610, 0x5432, 0x5010, 0x3210, 0x7654, 0xD410, 0x5414)))
+    words[j] = put(words[j], IMMEDIATE, rng.choice((0x1054, 0x7610, 0x5432, 0x5010, 0x3210, 0x7654, 0xD410, 0x5414)))
     return s.mutant(words, f"`{s.traced[j].text}` with another selector", "effects")
 
 
 def other_half(s: Subject, rng: random.Random) -> Mutant:
     """A word gets the clock of another event, or two in the wrong order."""
     j, words = rng.choice(_halves(s)), s.words()
-    low, high = get(words[j], _A), get(words[j], _C)
+    low, high = get(words[j], A), get(words[j], C)
     if rng.random() < 0.5:
-        words[j] = put(put(words[j], _A, high), _C, low)
+        words[j] = put(put(words[j], A, high), C, low)
     else:
-        others = [other for k in _halves(s) if (other := get(words[k], _C)) != high]
-        words[j] = put(words[j], _C, rng.choice(others or [low]))
+        others = [other for k in _halves(s) if (other := get(words[k], C)) != high]
+        words[j] = put(words[j], C, rng.choice(others or [low]))
     return s.mutant(words, f"`{s.traced[j].text}` with other halves", *_PROMISES)
 
 

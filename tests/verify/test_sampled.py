@@ -17,6 +17,7 @@ from tests.verify.subject import Mutator, Subject
 from tests.verify.test_mutations import MANY, campaign
 from xtrace.errors import Unsupported
 from xtrace.image import CodeEdit, load, parse, rewrite, tables
+from xtrace.image.writer import PADDING_WORD
 from xtrace.sampling import Sampling
 from xtrace.splice import Options, apply, plan
 from xtrace.splice.pad import pad
@@ -94,7 +95,7 @@ def test_nothing_may_hide_between_the_copy_and_the_first_instruction() -> None:
     """Without a map the first instruction may be found further on; what is in front of it is in no island."""
     image = load(h.GOLDEN / "many_registers.cubin")
     kernel = image.kernels[0]
-    nops, size = (0x000FC00000000000 << 64 | 0x7918).to_bytes(16, "little") * 8, len(kernel.text)
+    nops, size = PADDING_WORD * 8, len(kernel.text)
     text = nops + kernel.text + nops + kernel.text
 
     def moved(old: int) -> int:
