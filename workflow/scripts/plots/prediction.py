@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -12,14 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from workflow.scripts.plots import panels
-from workflow.scripts.plots.style import SMALL, missing_page, short
+from workflow.scripts.plots.style import SERIES_MARKERS, SMALL, missing_page, short
 from workflow.scripts.prediction_table import correlation
 from workflow.scripts.values import number
 
 __all__ = ["COLUMNS", "draw"]
 
 COLUMNS = ("workload", "probes", "device", "predicted_percent", "overhead_percent", "low_percent", "high_percent")
-MARKERS = "osD^vPX*"
 
 
 def draw(table: pd.DataFrame) -> list[Figure]:
@@ -29,7 +29,7 @@ def draw(table: pd.DataFrame) -> list[Figure]:
         return missing_page("no cell has both a prediction and a measurement")
     workloads, probes = (list(dict.fromkeys(points[k])) for k in ("workload", "probes"))
     colours = dict(zip(workloads, sns.color_palette("colorblind", len(workloads)).as_hex(), strict=True))
-    markers = {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(probes)}
+    markers = dict(zip(probes, cycle(SERIES_MARKERS), strict=False))
     by_colour = [Line2D([], [], color=c, marker="o", linestyle="", markersize=5) for c in colours.values()]
     by_marker = [Line2D([], [], color="#555555", marker=m, linestyle="", markersize=5) for m in markers.values()]
     diagonal = Line2D([], [], color="#8A8A8A", linestyle="--", linewidth=1)

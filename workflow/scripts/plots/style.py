@@ -25,9 +25,9 @@ from workflow.scripts.values import plain_reason
 from xtrace.files import write_atomic
 
 __all__ = [
-    *("CONTROL", "HATCHES", "LEVEL_COLOURS", "LEVEL_HATCHES", "MARKERS", "MISSING_HATCH", "ROWS", "SMALL", "TRACERS"),
-    *("WIDTH", "clip", "legend", "missing_page", "placeholder", "save", "setup", "short", "tracer_colour"),
-    *("tracer_marker", "tracer_name", "tracer_order"),
+    *("CONTROL", "HATCHES", "LEVEL_COLOURS", "LEVEL_HATCHES", "MARKERS", "MISSING_HATCH", "ROWS", "SERIES_MARKERS"),
+    *("SMALL", "TRACERS", "WIDTH", "clip", "legend", "missing_page", "placeholder", "save", "setup", "short"),
+    *("tracer_colour", "tracer_marker", "tracer_name", "tracer_order"),
 ]
 
 WIDTH = 4.3  # inches: 413 CSS pixels, so that a phone shows the text at about nine tenths of its size
@@ -44,6 +44,7 @@ TRACERS = {
 }
 MARKERS = {"xtrace": "o", "proton": "s", "proton-global": "P", "ptx-probe": "^", "ptx-probe-charitable": "v"}
 OTHER, OTHER_MARKER = "#7F7F7F", "X"
+SERIES_MARKERS = "osD^vPX*"  # of what has no marker of its own, in turn
 CONTROL = "#8A8A8A"
 HATCHES = ("", "////", "----", "xxxx", "\\\\\\\\", "++++", "||||")  # lines: dots make drawings ten times as large
 MISSING_HATCH = "////"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -11,15 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from workflow.scripts.plots import panels
-from workflow.scripts.plots.style import missing_page, short
+from workflow.scripts.plots.style import SERIES_MARKERS, missing_page, short
 from workflow.scripts.values import number, places
 
 __all__ = ["COLUMNS", "draw"]
 
 COLUMNS = ("workload", "tracer", "probes", "revision", "measured_at", "overhead_percent", "low_percent", "high_percent")
-# 7, 5 and 4 have no common factor: two probe sets look the same only if there are more than 140.
+# 7 colours and 8 markers have no common factor: two probe sets look the same only if there are more than 56.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
-MARKERS = ("o", "s", "^", "D", "v")
 DASHES = ("-", "--", "-.", ":")
 REVISIONS = 8  # newest revisions shown
 
@@ -33,7 +33,7 @@ def draw(table: pd.DataFrame, tracer: str = "xtrace") -> list[Figure]:
     order = list(own.sort_values("measured_at", kind="stable")["revision"].drop_duplicates())[-REVISIONS:]
     own = own[own["revision"].isin(order)]
     sets = sorted(set(own["probes"]))
-    looks = {s: tuple(kind[i % len(kind)] for kind in (COLOURS, MARKERS, DASHES)) for i, s in enumerate(sets)}
+    looks = dict(zip(sets, zip(*map(cycle, (COLOURS, SERIES_MARKERS, DASHES)), strict=False), strict=False))
     columns = {revision: i for i, revision in enumerate(order)}
     count = "a single revision: no trend yet" if len(order) == 1 else f"{len(order)} revisions"
     return panels.paint(
