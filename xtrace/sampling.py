@@ -11,7 +11,7 @@ from typing import Any
 
 from xtrace.errors import BadInput
 
-__all__ = ["EVERYTHING", "MAX_EVERY", "WARPS", "Sampling"]
+__all__ = ["EVERYTHING", "MAX_EVERY", "WARPS", "Sampling", "probe_set", "sampling"]
 
 WARPS = 32  # of a CTA, at most
 WARPGROUP = 4  # warps
@@ -129,6 +129,28 @@ class Sampling:
 
 
 EVERYTHING = Sampling()
+
+
+def probe_set(name: str) -> str:
+    """The group of matched sites that a probe set traces: ``pp`` of ``pp@cta8``."""
+    return name.partition("@")[0]
+
+
+def sampling(name: str) -> Sampling | None:
+    """The rule of a sampled probe set, which is named so that it can stand in file names.
+
+    ``pp@cta8`` is ``--probes pp --sample cta=8``, ``pp@cta8-3+warpgroup1`` is ``--sample cta=8/3,warpgroup=1``. None
+    for a set that is not sampled; BadInput XT3060 to XT3064 as for ``--sample``.
+    """
+    _, at, rule = name.partition("@")
+    if not at:
+        return None
+    parts = []
+    for part in rule.split("+"):
+        key = part.rstrip("0123456789-")
+        value = part[len(key) :]
+        parts.append(f"{key}={value.replace('-', '/') if key == 'cta' else value}")
+    return Sampling.parse(",".join(parts))
 
 
 def _parts(text: str) -> dict[str, list[str]]:

@@ -14,9 +14,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflow.scripts.config import SCHEMA, check, load_yaml, probe_set, probe_specs, sampling
+from workflow.scripts.config import SCHEMA, check, load_yaml, probe_specs
 from xtrace.errors import BadInput
 from xtrace.isa.nvidia.families import FAMILIES
+from xtrace.sampling import probe_set, sampling
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from workflow.scripts.config import check, load_yaml, probe_set, probe_specs, sampling
+from workflow.scripts.config import check, load_yaml, probe_specs
 from workflow.scripts.devices import measures, targets
 from xtrace.errors import XtraceError
+from xtrace.sampling import probe_set, sampling
 
 CONFIG_FILE = str(workflow.configfiles[0])  # the user's, if one was given: it comes before the default
 ENV = "../envs/xtrace.yaml"

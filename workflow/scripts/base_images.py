@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workflow.scripts.common import run
-from workflow.scripts.config import probe_set, probe_specs, sampling
+from workflow.scripts.config import probe_specs
 from xtrace.errors import BadInput
 from xtrace.files import write_atomic
+from xtrace.sampling import probe_set, sampling
 
 __all__ = ["main", "resolve", "unpack"]
 

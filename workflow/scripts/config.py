@@ -10,9 +10,9 @@ from typing import Any
 from xtrace.cli._gate_input import read_budgets
 from xtrace.config import bad_value, check_schema, load_yaml
 from xtrace.errors import BadInput
-from xtrace.sampling import Sampling
+from xtrace.sampling import probe_set, sampling
 
-__all__ = ["SCHEMA", "check", "load_yaml", "probe_set", "probe_specs", "sampling"]
+__all__ = ["SCHEMA", "check", "load_yaml", "probe_specs"]
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 BUDGETS = "configs/budgets.yaml"
@@ -84,28 +84,6 @@ def probe_specs(matched_sites: str | Path) -> dict[str, str]:
         raise BadInput(
             "XT7401", "groups must map names to mappings with a key xtrace", where=str(matched_sites)
         ) from error
-
-
-def probe_set(name: str) -> str:
-    """The group of matched sites that a probe set traces: ``pp`` of ``pp@cta8``."""
-    return name.partition("@")[0]
-
-
-def sampling(name: str) -> Sampling | None:
-    """The rule of a sampled probe set, which is named so that it can stand in file names.
-
-    ``pp@cta8`` is ``--probes pp --sample cta=8``, ``pp@cta8-3+warpgroup1`` is ``--sample cta=8/3,warpgroup=1``. None
-    for a set that is not sampled; BadInput XT3060 to XT3064 as for ``--sample``.
-    """
-    _, at, rule = name.partition("@")
-    if not at:
-        return None
-    parts = []
-    for part in rule.split("+"):
-        key = part.rstrip("0123456789-")
-        value = part[len(key) :]
-        parts.append(f"{key}={value.replace('-', '/') if key == 'cta' else value}")
-    return Sampling.parse(",".join(parts))
 
 
 def _names(section: object) -> list[str]:

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from xtrace.config import bad_value
+from xtrace.sampling import probe_set
 from xtrace.stats.rule import REGRESSION, Rule
 
 __all__ = ["KEYS", "Budget", "Budgets", "CellName", "parse_budgets"]
@@ -130,9 +131,8 @@ class Budgets:
 
     def _sampled(self, cells: Sequence[CellName]) -> Iterator[CellName]:
         for value in {entry.patterns["probes"] for entry in self.entries}:
-            probe_set, at, _ = value.partition("@")
-            if at:
-                yield from (replace(cell, probes=value) for cell in cells if fnmatchcase(cell.probes, probe_set))
+            if (group := probe_set(value)) != value:
+                yield from (replace(cell, probes=value) for cell in cells if fnmatchcase(cell.probes, group))
 
 
 def _names(cells: Iterable[CellName], key: str, more: Iterable[str]) -> list[str]:
